@@ -1,0 +1,1 @@
+"""Tests, in rooms as the package; what several rooms share is here."""

@@ -1,0 +1,1 @@
+"""Tests of per-example gradients, through the public optimizers alone."""

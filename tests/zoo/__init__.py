@@ -1,0 +1,1 @@
+"""Small models, one for each way a weight can meet an example; `tests.model_zoo` gathers them."""

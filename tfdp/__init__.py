@@ -1,0 +1,34 @@
+"""Differentially private training for Keras 3 on TensorFlow, by changing one line: the optimizer.
+
+>>> model.compile(optimizer=tfdp.NoisyAdam(1e-3, l2_norm_clip=1.0, noise_multiplier=1.1), loss="mse")
+>>> model.fit(x, y, batch_size=256, epochs=5)
+
+Rooms are loaded when they are first used: ``import tfdp.accounting`` needs neither TensorFlow nor Keras. Only where Keras is
+loaded already are the optimizers registered at once, so that ``keras.models.load_model`` knows them.
+"""
+
+import importlib
+import sys
+
+__version__ = "0.1.0"
+
+_OPTIMIZERS = ("NoisyAdagrad", "NoisyAdam", "NoisySGD", "PrivateOptimizer")
+_ROOMS = ("accounting", "data", "gradients", "mechanisms", "optimizers")
+
+__all__ = [*_OPTIMIZERS, *_ROOMS]
+
+
+def __getattr__(name: str):
+    if name in _OPTIMIZERS:
+        return getattr(importlib.import_module("tfdp.optimizers"), name)
+    if name in _ROOMS:
+        return importlib.import_module(f"tfdp.{name}")
+    raise AttributeError(f"module 'tfdp' has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted(__all__)
+
+
+if "keras" in sys.modules:
+    importlib.import_module("tfdp.optimizers")

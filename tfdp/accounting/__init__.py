@@ -1,0 +1,55 @@
+"""Privacy accounting: what was released (the ledger) and what it costs (epsilon, delta, trade-off curves).
+
+Describe first, compute later: events and samplings are plain data, a `Ledger` lists them, the accountants
+price a ledger and refuse, with a reason, what they do not support. This room imports neither TensorFlow nor
+Keras, and loads dp-accounting and scipy only when a number is asked for.
+"""
+
+from tfdp.accounting.accountants import delta, epsilon, report
+from tfdp.accounting.calibration import gdp_noise_multiplier, max_more_steps, max_steps, noise_multiplier
+from tfdp.accounting.events import Event, GaussianEvent, NotPrivateEvent
+from tfdp.accounting.gdp import gdp_delta, gdp_epsilon, gdp_mu
+from tfdp.accounting.information import (
+    distortion_components,
+    distortion_rate,
+    mutual_information_bound,
+    rate_distortion,
+)
+from tfdp.accounting.ledger import Ledger, Line
+from tfdp.accounting.reports import Report, Status
+from tfdp.accounting.samplings import FixedSize, FullBatch, Poisson, Relation, Sampling, Shuffled
+from tfdp.accounting.tradeoff_curves import Tradeoff, epsilon_delta_tradeoff, gdp_tradeoff, tradeoff
+
+__all__ = [
+    "Event",
+    "FixedSize",
+    "FullBatch",
+    "GaussianEvent",
+    "Ledger",
+    "Line",
+    "NotPrivateEvent",
+    "Poisson",
+    "Relation",
+    "Report",
+    "Sampling",
+    "Shuffled",
+    "Status",
+    "Tradeoff",
+    "delta",
+    "distortion_components",
+    "distortion_rate",
+    "epsilon",
+    "epsilon_delta_tradeoff",
+    "gdp_delta",
+    "gdp_epsilon",
+    "gdp_mu",
+    "gdp_noise_multiplier",
+    "gdp_tradeoff",
+    "max_more_steps",
+    "max_steps",
+    "mutual_information_bound",
+    "noise_multiplier",
+    "rate_distortion",
+    "report",
+    "tradeoff",
+]

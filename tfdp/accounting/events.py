@@ -1,0 +1,54 @@
+"""What one step released, as plain data.
+
+An event describes a randomised release completely enough for an accountant to price it; it computes nothing.
+The set is open: another mechanism adds a frozen dataclass derived from `Event` and teaches the accountants
+its price (`tfdp.accounting.translation`). Rules that keep stored ledgers truthful: an event's meaning never
+changes, a field is never removed, and a new field has a default under which old ledgers keep their meaning.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from tfdp.accounting import checks
+
+
+@dataclasses.dataclass(frozen=True)
+class Event:
+    """Base of all events. Fields are plain JSON values: numbers, strings, booleans, None, tuples of these."""
+
+    kinds: ClassVar[dict[str, type[Event]]] = {}
+
+    def __init_subclass__(cls, **kwargs: object) -> None:
+        super().__init_subclass__(**kwargs)
+        Event.kinds[cls.__name__] = cls
+
+
+@dataclasses.dataclass(frozen=True)
+class GaussianEvent(Event):
+    """A sum of contributions plus Gaussian noise.
+
+    Every record contributes one vector of l2 norm at most C, and N(0, (noise_multiplier * C)^2 I) is added to
+    the sum. A `noise_multiplier` of 0 is allowed, and costs infinity.
+    """
+
+    noise_multiplier: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "noise_multiplier", checks.noise_multiplier(self.noise_multiplier))
+
+
+@dataclasses.dataclass(frozen=True)
+class NotPrivateEvent(Event):
+    """A release with no bound at all (ordinary training in between): its cost is infinite. `reason` says what
+    it was."""
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str) or not self.reason:
+            raise ValueError(
+                f"reason must be a non-empty string, not {self.reason!r}: say what was released without "
+                "privacy"
+            )

@@ -1,0 +1,105 @@
+"""The "rdp" accountant: Renyi differential privacy of dp-accounting, with its improved conversion to epsilon.
+
+Guarantee: an upper bound. Renyi divergences of the steps add up (Mironov 2017, arXiv:1702.07476); the
+conversion is that of Canonne, Kamath and Steinke 2020 (arXiv:2004.00010, proposition 12).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tfdp.accounting.ledger import Ledger
+from tfdp.accounting.reports import Report, Status
+from tfdp.accounting.translation import terms
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
+
+# dp-accounting sums series and takes the logarithm of a number near 1: of rates so small that the divergence
+# of a step is below this error, it would say 0.
+_ROUNDING = 1e-12
+
+
+def report(ledger: Ledger, delta: float) -> Report:
+    from dp_accounting.rdp import compute_epsilon
+
+    orders = default_orders()
+    epsilon, order = compute_epsilon(orders, curve(ledger, orders), delta)
+    return Report(
+        accountant="rdp",
+        epsilon=float(epsilon),
+        delta=delta,
+        relation=ledger.relation,
+        status=Status.PROVEN,
+        how=f"Renyi order {order:g}",
+        order=float(order),
+    )
+
+
+def delta(ledger: Ledger, epsilon: float) -> float:
+    from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
+
+    orders = default_orders()
+    divergences = curve(ledger, orders)
+    if not np.isfinite(divergences).any():
+        return 1.0
+    return float(compute_delta(orders, divergences, epsilon)[0])
+
+
+def default_orders() -> tuple[float, ...]:
+    from dp_accounting.rdp.rdp_privacy_accountant import DEFAULT_RDP_ORDERS
+
+    return tuple(DEFAULT_RDP_ORDERS)
+
+
+def curve(ledger: Ledger, orders: Sequence[float]) -> np.ndarray:
+    """An upper bound of the ledger's Renyi divergence at each order, under `ledger.relation`."""
+    total = np.zeros(len(orders))
+    for term in terms(ledger):
+        total += term.count * _one_step(term.event, tuple(orders))
+    return total
+
+
+@functools.lru_cache(maxsize=64)
+def _one_step(event: DpEvent, orders: tuple[float, ...]) -> np.ndarray:
+    import dp_accounting
+    from dp_accounting.rdp import RdpAccountant
+
+    if isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent):
+        relation = dp_accounting.NeighboringRelation.REPLACE_ONE
+    else:
+        relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    try:
+        with _orders_may_fail():
+            divergence = RdpAccountant(orders, relation).compose(event).rdp
+    except dp_accounting.UnsupportedEventError as error:
+        raise ValueError(f"the 'rdp' and 'moments' accountants cannot price {event}: {error}") from None
+    if not isinstance(event, dp_accounting.GaussianDpEvent):  # a plain Gaussian's curve is a closed form
+        slack = _ROUNDING / (np.asarray(orders) - 1)
+        divergence = np.maximum(divergence, 0) * (1 + _ROUNDING) + slack
+    # An order that could not be computed says nothing; infinity leaves it out.
+    divergence = np.where(np.isnan(divergence), math.inf, divergence)
+    divergence.setflags(write=False)
+    return divergence
+
+
+@contextlib.contextmanager
+def _orders_may_fail() -> Iterator[None]:
+    """dp-accounting warns of each order whose series it could not sum; the bound holds without that order."""
+    logger = logging.getLogger("absl")
+
+    def is_not_that(record: logging.LogRecord) -> bool:
+        return "Excluding this order" not in str(record.msg)
+
+    logger.addFilter(is_not_that)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_not_that)

@@ -1,0 +1,17 @@
+"""Records to lots: which records take part in which step.
+
+Sampling is half of the privacy of a training run, so this room draws the lots and says how they were drawn:
+
+* `PoissonBatches`: every record joins every lot on its own, with probability batch_size / size. Reads arrays,
+  nested structures of them, and random-access sources larger than memory.
+* `declare_sampling`: a `tf.data.Dataset` of the user's own, with what the user says about it, checked where
+  that
+  is possible.
+
+Both give a `tf.data.Dataset` of `(record, present)` and a `.sampling` description for the ledger.
+"""
+
+from tfdp.data.declared import DeclaredDataset, declare_sampling
+from tfdp.data.poisson import PoissonBatches
+
+__all__ = ["DeclaredDataset", "PoissonBatches", "declare_sampling"]

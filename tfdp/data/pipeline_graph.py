@@ -1,0 +1,164 @@
+"""What can be seen of a tf.data pipeline: its transformations, from the output back to the sources.
+
+TensorFlow keeps the inputs of a dataset in private attributes. Where they are missing the pipeline is not
+visible, and what could not be seen is said so in `Findings.unchecked`; nothing breaks.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+
+_BATCHING = {"Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch"}
+_REPEATING = {"Repeat", "ShuffleAndRepeat"}
+_HARMLESS = _BATCHING | _REPEATING
+_HARMLESS |= {"Map", "ParallelMap", "Shuffle", "Take", "Skip", "Shard", "Zip", "Unbatch"}
+_HARMLESS |= {"Prefetch", "Cache", "Snapshot", "Options", "AssertCardinality", "Restructured"}
+_HARMLESS |= {"Tensor", "TensorSlice", "SparseTensorSlice", "List", "Range", "Random", "Load"}
+_HARMLESS |= {"TFRecord", "TextLine", "FixedLengthRecord"}
+
+_BY_CONTENT = "chooses records by their content, so that one record moves others"
+_ORDER = "The order is: shuffle, batch, repeat"
+_MIXING = "may stop early or bring a record twice: concatenate() the datasets and shuffle"
+_FIXED = "use padded_batch() with fixed padded_shapes"
+_REFUSED = {
+    "Filter": f"filter() {_BY_CONTENT}: filter the data once, before counting it",
+    "TakeWhile": f"take_while() {_BY_CONTENT}: cut the data once, before counting it",
+    "Unique": f"unique() {_BY_CONTENT}: remove duplicates once, before counting",
+    "GroupByWindow": f"group_by_window(), also as bucket_by_sequence_length(), {_BY_CONTENT}: {_FIXED}",
+    "DirectedInterleave": f"sample_from_datasets(), choose_from_datasets(), ...: {_MIXING}",
+    "Window": "window() may put a record into several windows: batch() the records themselves",
+    "Scan": "scan() carries a state from record to record: use map()",
+    "DenseToRagged": f"ragged batches pack records of different shapes: {_FIXED}",
+}
+_DECLARED = {
+    "FlatMap": "What flat_map() or from_generator() brings",
+    "Interleave": "What interleave() brings",
+    "ParallelInterleave": "What interleave() brings",
+    "Concatenate": "What concatenate() joins",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Findings:
+    """What was seen. Cardinalities are those of tf.data: -1 is endless, -2 unknown.
+
+    Attributes:
+        pass_batches: the number of batches in a pass over the records, as each way to a source shows it.
+        record_counts: the numbers of records found going into batch().
+        unchecked: what the user's word stands for, as sentences.
+    """
+
+    pass_batches: frozenset[int]
+    record_counts: frozenset[int]
+    unchecked: tuple[str, ...]
+
+
+def inspect(dataset: tf.data.Dataset) -> Findings:
+    """Follows every way from the output to a source. Raises where a record may enter twice a pass."""
+    ways = [(way, [_kind(node) for node in way]) for way in _ways(dataset)]
+    unchecked: list[str] = []
+    for _, kinds in ways:
+        _refuse(kinds)
+        unchecked += _doubts(kinds, dataset.element_spec)
+    batched = [(way, kinds, place) for way, kinds in ways if (place := _first(kinds, _BATCHING)) is not None]
+    for way, kinds, batch in batched:
+        _check_order(way, kinds, batch)
+    if not batched:
+        unchecked.append("Each element of the dataset is a batch of records (no batch() was found).")
+        batched = [(way, kinds, len(kinds)) for way, kinds in ways]
+    return Findings(
+        frozenset(_pass_batches(way, kinds[:batch]) for way, kinds, batch in batched),
+        frozenset(_record_count(way, kinds, batch) for way, kinds, batch in batched),
+        tuple(dict.fromkeys(unchecked)),
+    )
+
+
+def _first(kinds: list[str], wanted: set[str]) -> int | None:
+    return next((place for place, kind in enumerate(kinds) if kind in wanted), None)
+
+
+def _pass_batches(way: list[tf.data.Dataset], above: list[str]) -> int:
+    """The length of what the innermost repeat() repeats, or of the whole where nothing repeats."""
+    repeats = [place for place, kind in enumerate(above) if kind in _REPEATING]
+    return _cardinality(way[repeats[-1] + 1] if repeats and repeats[-1] + 1 < len(way) else way[0])
+
+
+def _record_count(way: list[tf.data.Dataset], kinds: list[str], batch: int) -> int:
+    hidden = batch + 1 >= len(way) or "Concatenate" in kinds[:batch]
+    return tf.data.UNKNOWN_CARDINALITY if hidden else _cardinality(way[batch + 1])
+
+
+def _refuse(kinds: list[str]) -> None:
+    for kind in kinds:
+        if kind in _REFUSED:
+            raise ValueError(
+                f"A declared dataset must bring each record at most once a pass. {_REFUSED[kind]}."
+            )
+
+
+def _check_order(way: list[tf.data.Dataset], kinds: list[str], batch: int) -> None:
+    above, below = kinds[:batch], kinds[batch + 1 :]
+    if any(
+        kind in _REPEATING and not _is_once(node) for kind, node in zip(below, way[batch + 1 :], strict=True)
+    ):
+        raise ValueError(f"repeat() before batch() lets one batch hold a record twice. {_ORDER}.")
+    if {"Unbatch", "FlatMap", "Interleave", "ParallelInterleave"} & set(above):
+        raise ValueError(
+            f"unbatch(), flat_map() or interleave() takes the batches of batch() apart. {_ORDER}."
+        )
+    again = _first(below, _BATCHING)
+    if again is not None and "Unbatch" not in below[:again]:
+        raise ValueError("batch() is applied twice: the elements are batches of batches. Keep one batch().")
+    repeats = [place for place, kind in enumerate(above) if kind in _REPEATING]
+    if repeats and "Shuffle" in above[: repeats[-1]]:
+        raise ValueError(f"shuffle() after repeat() mixes passes. {_ORDER}.")
+
+
+def _doubts(kinds: list[str], element_spec: Any) -> Iterator[str]:
+    above = kinds[: _first(kinds, _BATCHING)]
+    if {"Map", "ParallelMap"} & set(above):
+        yield "map() after batch() treats every record of a batch by itself."
+    lengths = [size for spec in tf.nest.flatten(element_spec) for size in spec.shape[1:]]
+    if "PaddedBatch" in kinds and None in lengths:
+        yield "A record's gradient does not change with its padding, which its longest neighbour decides."
+    for kind in kinds:
+        if kind in _DECLARED:
+            yield f"{_DECLARED[kind]} holds every record at most once a pass."
+        elif kind not in _HARMLESS:
+            yield f"The part of the pipeline called {kind} brings every record at most once a pass."
+
+
+def _ways(dataset: tf.data.Dataset) -> Iterator[list[tf.data.Dataset]]:
+    inputs = _inputs(dataset)
+    if not inputs:
+        yield [dataset]
+    for source in inputs:
+        for way in _ways(source):
+            yield [dataset, *way]
+
+
+def _inputs(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
+    try:
+        return list(dataset._inputs())
+    except (AttributeError, TypeError, NotImplementedError):
+        one = getattr(dataset, "_input_dataset", None)
+        return [] if one is None else [one]
+
+
+def _kind(dataset: tf.data.Dataset) -> str:
+    """`_ParallelBatchDataset` -> `ParallelBatch`."""
+    return re.fullmatch(r"_?(.*?)(Dataset)?(V[12])?(Adapter)?", type(dataset).__name__).group(1)
+
+
+def _is_once(repeat: tf.data.Dataset) -> bool:
+    try:
+        return int(tf.get_static_value(repeat._count)) == 1
+    except (AttributeError, TypeError):
+        return False
+
+
+def _cardinality(dataset: tf.data.Dataset) -> int:
+    return int(dataset.cardinality())

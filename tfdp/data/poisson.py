@@ -1,0 +1,175 @@
+"""Poisson lots of arrays and random-access sources."""
+
+import copy
+import math
+import operator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfdp.accounting import FullBatch, Poisson
+from tfdp.data.lots import Buckets, PoissonLots
+from tfdp.data.records import Records
+from tfdp.data.stream import stream
+
+
+class PoissonBatches:
+    """Lots that every record joins independently, with probability `batch_size / size`.
+
+    Guarantees:
+
+    * Every lot is an exact Poisson sample at `sampling_rate`: independent of the other lots and of what the
+      records hold, of any size from 0 to all. At rate 1 every lot holds every record.
+    * Lots come from the operating system's entropy. No global seed moves them, no state of the generator is
+      kept anywhere, and every iteration of `dataset()` (so every resume, every fork) draws fresh lots.
+    * Nothing is copied: memory holds a few lots, whatever the size of the data.
+
+    | case                                    | what happens                                       |
+    |-----------------------------------------|----------------------------------------------------|
+    | a lot with no record                    | comes through with 0 rows                          |
+    | `batch_size` = number of records        | `sampling` is a `FullBatch`                        |
+    | `batch_size` > number of records        | ValueError (unless `public_size` says otherwise)   |
+    | float64, float16, bfloat16 values       | cast to `keras.config.floatx()`, as Keras does     |
+    | one `sample_weight` for several outputs | serves each of them, as in Keras                   |
+    | `sampling_seed` given                   | the same lots every time: no claim of privacy      |
+
+    Example:
+
+    >>> batches = PoissonBatches(x, y, batch_size=256)
+    >>> for (features, labels), present in batches.dataset().take(batches.steps_per_epoch):
+    ...     ...
+
+    Args:
+        x: an array (numpy, memory map, tensor, pandas frame), an h5py dataset, a nested structure of these,
+            or a random-access source with `__len__` and `__getitem__` (and `__getitems__`, used where there
+            is one). The items of a source may be whole records: tuples `(x, y)` or `(x, y, sample_weight)`,
+            dicts with exactly these keys, or what a `tfds.data_source` with supervised keys gives.
+        y: targets, like x, or None.
+        sample_weight: weights of the records, like y, or None.
+        batch_size: the expected number of records in a lot.
+        public_size: a rounded number of records that anyone may know, in place of the number itself: rate and
+            steps are computed from it, and neighbours differ by one record more or less.
+        sampling_seed: for tests only.
+
+    Attributes:
+        size: the number of records.
+        batch_size, public_size: as given.
+        sampling_rate: batch_size / (public_size or size).
+        steps_per_epoch: ceil((public_size or size) / batch_size).
+        sampling: how lots are drawn, for the ledger.
+        expected_rows: the expected number of rows of a lot from here: batch_size, or the shard's part of it.
+        record_spec: what the record of a lot looks like: a tuple of tensor specs with leading dimension None.
+        seeded: whether there is a `sampling_seed`.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        batch_size: int,
+        public_size: int | None = None,
+        sampling_seed: int | None = None,
+    ):
+        self._records = Records(x, y, sample_weight)
+        self.batch_size = _positive_int("batch_size", batch_size)
+        self.public_size = None if public_size is None else _positive_int("public_size", public_size)
+        # With a public size the number of records is secret, so no check and no message may depend on it.
+        if self.public_size is not None and self.batch_size > self.public_size:
+            raise ValueError(
+                f"batch_size={self.batch_size} is the expected number of records in a lot and can't exceed "
+                f"public_size={self.public_size}. Write batch_size={self.public_size} (every record in every "
+                "lot) or less."
+            )
+        if self.public_size is None and self.batch_size > self._records.size:
+            raise ValueError(
+                f"batch_size={self.batch_size} is the expected number of records in a lot, but there are "
+                f"{self._records.size} records. Write batch_size={self._records.size} (every record in every "
+                "lot) or less."
+            )
+        self._sampling_seed = sampling_seed
+        self._first, self._stride = 0, 1
+
+    @property
+    def size(self) -> int:
+        return len(range(self._first, self._records.size, self._stride))
+
+    @property
+    def sampling_rate(self) -> float:
+        return self.batch_size / self._counted_size
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return math.ceil(self._counted_size / self.batch_size)
+
+    @property
+    def sampling(self) -> Poisson | FullBatch:
+        public = self.public_size is not None
+        if self.sampling_rate == 1.0:
+            return FullBatch(self._counted_size, public_size=public)
+        return Poisson(self.sampling_rate, self._counted_size, public_size=public)
+
+    @property
+    def expected_rows(self) -> float:
+        return self.batch_size / self._stride
+
+    @property
+    def record_spec(self) -> tuple[Any, ...]:
+        return self._records.spec
+
+    @property
+    def seeded(self) -> bool:
+        return self._sampling_seed is not None
+
+    @property
+    def _counted_size(self) -> int:
+        """The number of records that rate and steps are computed from. It is public."""
+        return self.public_size or self._records.size
+
+    def dataset(self, bucketed: bool = False) -> tf.data.Dataset:
+        """An infinite dataset of `(record, present)`: a lot's rows, and which of them are records.
+
+        Without buckets all rows are present and a lot has any number of rows, 0 included. With
+        `bucketed=True` lots are padded with rows of zeros, not present, to one of a few sizes, for compilers
+        that need static shapes.
+        """
+        size, rate = self.size, self.sampling_rate
+        seed = (self._sampling_seed, self._first, self._stride) if self.seeded else None
+        lots = PoissonLots(size, rate, seed, first=self._first, stride=self._stride)
+        padded_rows = Buckets(size, rate).rows if bucketed else None
+        return stream(self._records, lots, expected_rows=size * rate, padded_rows=padded_rows)
+
+    def head(self, rows: int) -> tuple[Any, ...]:
+        """The first few records (fewer if there are not so many), as arrays: to build and check a model with."""
+        members = self._first + self._stride * np.arange(min(rows, self.size))
+        return self._records.pack(self._records.read(members))
+
+    def shard(self, index: int, count: int) -> "PoissonBatches":
+        """Lots over records index, index + count, index + 2 count, ..., at the rate of the whole.
+
+        One shard a worker: the workers' lots together are one Poisson lot of the whole, because each record
+        has its own coin. (Workers that each drew lots of the whole would let a record in once for each of
+        them.) Rate, steps, `batch_size` and `sampling` stay those of the whole; `size` and `expected_rows`
+        are the shard's own.
+        """
+        index, count = operator.index(index), operator.index(count)
+        if not 0 <= index < count <= self.size:
+            raise ValueError(
+                f"shard({index}, {count}): index goes from 0 to count - 1, count up to the number of records."
+            )
+        part = copy.copy(self)
+        part._first = self._first + self._stride * index
+        part._stride = self._stride * count
+        return part
+
+
+def _positive_int(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if isinstance(value, bool) or number < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}.")
+    return number

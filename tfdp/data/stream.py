@@ -1,0 +1,104 @@
+"""Lots of record numbers and the records they name, as one tf.data.Dataset."""
+
+import atexit
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import tensorflow as tf
+
+from tfdp.data.records import Records
+
+# Python is entered once a block of lots, not once a lot: entering it from a tf.data thread costs more than
+# reading a small lot does. A block is bounded, so that memory does not grow with the data set.
+_BLOCK_BYTES = 2**24
+_BLOCK_LOTS = 32
+
+_PADDING = -1
+
+
+def stream(
+    records: Records,
+    lots: Iterable[np.ndarray],
+    *,
+    expected_rows: float,
+    padded_rows: Callable[[int], int] | None = None,
+) -> tf.data.Dataset:
+    """An infinite dataset of (record, present), one element a lot, in the order of `lots`.
+
+    Args:
+        records: where to read from.
+        lots: record numbers, without end; iterated anew by every iteration of the dataset.
+        expected_rows: the usual size of a lot. Only decides how many lots are read at once.
+        padded_rows: the number of rows a lot of so many members is filled up to, with rows of zeros (empty
+            texts) that are not `present`. None: no padding, and every row is present.
+    """
+    lots_a_block = 1
+    if records.cheap:
+        fitting = _BLOCK_BYTES / (max(1.0, expected_rows) * max(1, records.row_bytes))
+        lots_a_block = int(min(max(1, fitting), _BLOCK_LOTS))
+
+    def blocks() -> Iterator[tuple[np.ndarray, ...]]:
+        _read_from.set()
+        endless = iter(lots)
+        while not _exiting.is_set():
+            drawn = [_padded(next(endless), padded_rows) for _ in range(lots_a_block)]
+            members = np.concatenate(drawn)
+            present = members != _PADDING
+            ends = np.cumsum([len(lot) for lot in drawn])
+            yield (*_read(records, members, present), present, ends - [len(lot) for lot in drawn], ends)
+
+    def lots_of(*block: tf.Tensor) -> tf.data.Dataset:
+        *rows, present, starts, ends = block
+
+        def lot(start: tf.Tensor, end: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], tf.Tensor]:
+            return records.pack(part[start:end] for part in rows), present[start:end]
+
+        return tf.data.Dataset.from_tensor_slices((starts, ends)).map(lot)
+
+    vector = tf.TensorSpec((None,), tf.int64)
+    signature = (*records.flat_spec, tf.TensorSpec((None,), tf.bool), vector, vector)
+    dataset = tf.data.Dataset.from_generator(blocks, output_signature=signature)
+    dataset = dataset.prefetch(1).flat_map(lots_of)
+    dataset = dataset.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+    return dataset.with_options(_options())
+
+
+def _padded(lot: np.ndarray, padded_rows: Callable[[int], int] | None) -> np.ndarray:
+    if padded_rows is None:
+        return lot
+    return np.pad(lot, (0, padded_rows(len(lot)) - len(lot)), constant_values=_PADDING)
+
+
+def _read(records: Records, members: np.ndarray, present: np.ndarray) -> list[np.ndarray]:
+    if present.all():
+        return records.read(members)
+    return [_spread(rows, present) for rows in records.read(members[present])]
+
+
+def _spread(rows: np.ndarray, present: np.ndarray) -> np.ndarray:
+    spread = np.zeros((len(present), *rows.shape[1:]), rows.dtype)
+    spread[present] = rows
+    return spread
+
+
+def _options() -> tf.data.Options:
+    options = tf.data.Options()
+    # Sharding by dropping elements would throw lots away that are counted as drawn.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
+    return options
+
+
+# A prefetching thread that asks for Python while the interpreter shuts down waits forever, and TensorFlow
+# waits for the thread: the process hangs at exit, once in a while, whenever an iterator is still alive. So
+# the streams end first, and a block that is being read gets its time to finish.
+_read_from = threading.Event()
+_exiting = threading.Event()
+
+
+@atexit.register
+def _end_streams() -> None:
+    _exiting.set()
+    if _read_from.is_set():
+        time.sleep(0.1)

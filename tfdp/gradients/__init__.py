@@ -1,0 +1,26 @@
+"""A lot to per-example gradients, kept in factored form: norms, clipped sums, or materialised.
+
+The way of the data: ``engine`` runs one forward and one backward pass and records what the layers saw (``recording``);
+``rules`` turn records into per-example gradients of each weight (``factored``); ``losses`` makes the loss a sum of the
+examples' own; ``plan`` says which layer answers for which weight and ``proof`` tests the plan on the model at hand before
+the first step. Nothing here knows of privacy.
+"""
+
+from tfdp.gradients.engine import LotGradients, LotPass, StateAssigned, lot_gradients
+from tfdp.gradients.factored import Materialised, OuterSum, PerExampleGradient, Rows
+from tfdp.gradients.plan import Plan
+from tfdp.gradients.proof import MixesExamples, prove
+
+__all__ = [
+    "LotGradients",
+    "LotPass",
+    "Materialised",
+    "MixesExamples",
+    "OuterSum",
+    "PerExampleGradient",
+    "Plan",
+    "Rows",
+    "StateAssigned",
+    "lot_gradients",
+    "prove",
+]

@@ -1,0 +1,176 @@
+"""Per-example gradients of a lot, in one forward and one backward pass.
+
+``lot_gradients`` runs the model on a lot, differentiates the sum of the examples' own losses once, with respect to the
+outputs of the layers in the plan, and hands back the gradients of every example in factored form ("book-keeping", Bu et
+al. 2022, arXiv:2210.00038). Nothing here knows of privacy: what is clipped and noised is up to ``tfdp.mechanisms``.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdp.gradients.factored import PerExampleGradient, total
+from tfdp.gradients.losses import OwnLosses
+from tfdp.gradients.plan import Plan
+from tfdp.gradients.layer_tree import all_layers, flat_tensors, instance_attribute
+from tfdp.gradients.recording import Recording, recording
+
+FLOAT16_LOSS_SCALE = 1024.0
+
+
+class LotGradients:
+    """The gradients of every example of a lot in every trainable weight.
+
+    Coefficients are per example; an example with coefficient 0 has no influence whatsoever on a weighted sum.
+    """
+
+    def __init__(self, gradients: list[PerExampleGradient | None], variables, batch: tf.Tensor, scale: float):
+        self._gradients = gradients
+        self._scale = scale  # every stored gradient carries this factor
+        self.variables = variables
+        self.batch = batch
+
+    def squared_norms(self) -> tf.Tensor:
+        """Upper bounds of the squared l2 norms over all weights jointly, float32 ``[B]``; NaN or Inf where not finite."""
+        parts = [g.squared_norms() for g in self._gradients if g is not None]
+        return tf.add_n([tf.zeros([self.batch]), *parts]) / self._scale**2
+
+    def squared_norms_by_weight(self) -> list[tf.Tensor]:
+        """The same for every weight by itself."""
+        return [
+            tf.zeros([self.batch]) if g is None else g.squared_norms() / self._scale**2
+            for g in self._gradients
+        ]
+
+    def weighted_sum(self, coefficients: tf.Tensor) -> list[tf.Tensor]:
+        """``sum_i coefficients[i] * g_i`` for every weight, float32."""
+        coefficients = tf.cast(coefficients, tf.float32) / self._scale
+        return [
+            tf.zeros(v.shape) if g is None else g.weighted_sum(coefficients)
+            for g, v in zip(self._gradients, self.variables, strict=True)
+        ]
+
+    def materialise(self) -> list[tf.Tensor]:
+        """Every example's gradient in every weight, ``[B, *shape]``: for few examples or small models."""
+        return [
+            tf.zeros([self.batch, *v.shape]) if g is None else g.materialise() / self._scale
+            for g, v in zip(self._gradients, self.variables, strict=True)
+        ]
+
+
+@dataclasses.dataclass
+class LotPass:
+    """What one pass over a lot gives: gradients, and what Keras's metrics want."""
+
+    gradients: LotGradients
+    y_pred: Any
+    losses: OwnLosses
+    record: Recording
+
+
+def loss_scale(model: keras.Model) -> float:
+    """float16 gradients below 6e-8 vanish: the sum of losses is scaled by a fixed number (one that reacted to the data
+    would be a release of its own) and the gradients are scaled back in float32."""
+    return FLOAT16_LOSS_SCALE if any(layer.compute_dtype == "float16" for layer in all_layers(model)) else 1.0
+
+
+def lot_gradients(model: keras.Model, plan: Plan, x, y=None, sample_weight=None) -> LotPass:
+    """The gradients of a lot of at least one example."""
+    if plan.whole:
+        from tfdp.gradients.whole import whole_model_gradients
+
+        return whole_model_gradients(model, plan, x, y, sample_weight)
+    with tf.GradientTape() as tape:
+        forward = Forward(model, plan, x, y, sample_weight)
+        objective = forward.objective()
+    return forward.book_keeping(tape, objective)
+
+
+class Forward:
+    """A recorded forward pass, run inside the caller's tape."""
+
+    def __init__(self, model: keras.Model, plan: Plan, x, y, sample_weight):
+        self.model, self.plan = model, plan
+        self.batch = tf.shape(flat_tensors(x)[0])[0]
+        self.scale = loss_scale(model)
+        self.rules = plan.rules(self.scale)
+        with no_state_assigned(model):
+            with recording(model, self.rules) as self.record:
+                self.y_pred = model(x, training=True)
+            self.losses = OwnLosses(model, self.record, x, y, self.y_pred, sample_weight)
+
+    def objective(self) -> tf.Tensor:
+        return self.losses.objective(self.plan.shares) * self.scale
+
+    def book_keeping(self, tape: tf.GradientTape, objective: tf.Tensor) -> LotPass:
+        """One backward pass to the taps; from there each rule finds its weights' gradients."""
+        calls = self.record.sites()
+        cotangents = iter(tape.gradient(objective, [tap for call in calls for tap in call.taps]))
+        parts: dict[int, list[PerExampleGradient]] = {}
+        for call in calls:
+            d = [next(cotangents) for _ in call.taps]
+            if all(cotangent is None for cotangent in d):
+                continue  # the loss does not depend on this call
+            wanted = {id(v) for v in self.plan.sites[id(call.layer)].variables}
+            for variable, gradient in self.rules[id(call.layer)].gradients(call, d):
+                if id(variable) in wanted:
+                    if id(call.layer) in self.plan.folded:
+                        gradient = gradient.fold(self.batch)
+                    parts.setdefault(id(variable), []).append(gradient)
+        variables = self.model.trainable_variables
+        gradients = [total(parts[id(v)], v.shape) if id(v) in parts else None for v in variables]
+        lot = LotGradients(gradients, variables, self.batch, self.scale)
+        return LotPass(lot, self.y_pred, self.losses, self.record)
+
+
+class StateAssigned(ValueError):
+    """The model changes a weight or statistic of its own during a training call."""
+
+
+@contextlib.contextmanager
+def no_state_assigned(model: keras.Model) -> Iterator[None]:
+    """Refuse a forward pass that assigns a variable of the model, other than a seed or a metric.
+
+    A moving statistic would carry data into the model past clipping and noise. Variables are shadowed while the pass is
+    traced, so an assignment inside a branch or a loop is seen even if it does not run.
+    """
+    allowed = {id(v) for layer in all_layers(model) for v in _seeds_and_metrics(layer)}
+    allowed |= {id(metric_variable) for metric_variable in model.metrics_variables}
+    owners = {
+        id(v): layer
+        for layer in all_layers(model)
+        for v in layer._trainable_variables + layer._non_trainable_variables
+    }
+    with contextlib.ExitStack() as shadows:
+        for variable in model.variables:
+            if id(variable) not in allowed:
+                refuse = _refusal(variable, owners.get(id(variable), model))
+                for name in ("assign", "assign_add", "assign_sub", "_direct_assign"):
+                    shadows.enter_context(instance_attribute(variable, name, refuse))
+        yield
+
+
+def _seeds_and_metrics(layer: keras.Layer):
+    yield from (generator.state for generator in layer._seed_generators)
+    for metric in layer._metrics:
+        yield from metric.variables
+
+
+def _refusal(variable, layer):
+    def refuse(*args, **kwargs):
+        cure = "Keep such state out of the training call, or freeze the layer (layer.trainable = False)."
+        if isinstance(layer, keras.layers.BatchNormalization):
+            cure = (
+                "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it "
+                "(layer.trainable = False)."
+            )
+        raise StateAssigned(
+            f"The layer {layer.name!r} ({type(layer).__name__}) assigns its variable {variable.name!r} in a training call: "
+            f"data would reach the model without clipping and noise. {cure}"
+        )
+
+    return refuse

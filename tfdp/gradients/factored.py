@@ -1,0 +1,224 @@
+"""Per-example gradients of one variable, kept in factored form.
+
+Every class here stands for the tensor ``g[i]``, the gradient of example ``i``'s own loss in one variable, and answers
+three questions without building that tensor where it can avoid it:
+
+* ``squared_norms()``: a float32 vector, **at least** ``||g[i]||^2`` (see below), one entry an example;
+* ``weighted_sum(c)``: ``sum_i c[i] g[i]``, shaped like the variable, with examples of ``c[i] = 0`` left out *before*
+  any product (0 * NaN is NaN: a record with a NaN must not reach the sum);
+* ``materialise()``: ``g`` itself, ``[B, *variable.shape]``.
+
+Norms are upper bounds. The clip's guarantee needs ``c[i] * ||g[i]|| <= C`` for the vector that is really summed, while a
+norm is computed by other floating-point operations than the sum: where the terms of ``g[i]`` cancel, the computed norm
+may be far too small. Both computations err by at most about ``eps * S`` with ``S = sum_t ||a_t|| ||d_t||``, so the norms
+returned carry that allowance. It is invisible (1e-5 relative) unless terms cancel by five digits.
+"""
+
+import abc
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+EPSILON = 2.0**-23  # spacing of float32 at 1
+GRAM = "gram"
+MATERIALISED = "materialised"
+
+
+def rows(values: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
+    """``values`` with the rows (examples) where ``keep`` is False replaced by zeros, whatever was in them."""
+    keep = tf.reshape(keep, tf.concat([tf.shape(keep), tf.ones([tf.rank(values) - 1], tf.int32)], 0))
+    return tf.where(keep, values, tf.zeros([], values.dtype))
+
+
+class PerExampleGradient(abc.ABC):
+    """The gradients of every example in one variable."""
+
+    @abc.abstractmethod
+    def squared_norms(self) -> tf.Tensor:
+        """Upper bounds of the squared l2 norms, float32 ``[B]``."""
+
+    @abc.abstractmethod
+    def weighted_sum(self, coefficients: tf.Tensor) -> tf.Tensor:
+        """``sum_i coefficients[i] * g[i]`` over the examples whose coefficient is not 0, float32."""
+
+    @abc.abstractmethod
+    def materialise(self) -> tf.Tensor:
+        """All of ``g``, float32 ``[B, *shape]``."""
+
+    @abc.abstractmethod
+    def fold(self, batch: tf.Tensor) -> "PerExampleGradient":
+        """The same for ``batch`` examples where every example has several consecutive rows (a reshape to [B * k, ...])."""
+
+
+class Materialised(PerExampleGradient):
+    """Per-example gradients that exist as a tensor: small variables, sums of several uses, the universal rule."""
+
+    def __init__(self, gradients: tf.Tensor, shape: Sequence[int]):
+        self.shape = tuple(shape)
+        self.size = 1
+        for dimension in self.shape:
+            self.size *= dimension
+        self._flat = tf.reshape(tf.cast(gradients, tf.float32), [-1, self.size])
+
+    def squared_norms(self):
+        return tf.reduce_sum(tf.square(self._flat), 1)
+
+    def weighted_sum(self, coefficients):
+        kept = rows(self._flat, tf.not_equal(coefficients, 0))
+        return tf.reshape(tf.linalg.matvec(kept, coefficients, transpose_a=True), self.shape)
+
+    def materialise(self):
+        return tf.reshape(self._flat, [-1, *self.shape])
+
+    def fold(self, batch):
+        self._flat = tf.reduce_sum(tf.reshape(self._flat, tf.stack([batch, -1, self.size])), 1)
+        return self
+
+
+class OuterSum(PerExampleGradient):
+    """``g[i] = sum_t a[i, :, t, :] (x) d[i, :, t, :]``: every weight that multiplies, at ``t`` places an example.
+
+    ``a`` is ``[B, G, T, p]`` and ``d`` is ``[B, G, T, q]`` with G independent groups (1 for a plain matrix product), so
+    ``g[i]`` is ``[G, p, q]``. Where the variable keeps its dimensions in another order, ``layout = (unfolded, order)``
+    says so: reshape to ``unfolded``, transpose by ``order``, reshape to the variable's shape.
+
+    ``form`` chooses how norms are computed: ``"gram"`` costs ``G T^2 (p + q)`` an example and never builds ``g``,
+    ``"materialised"`` costs ``G T p q`` and builds it; ``None`` takes the cheaper one.
+    """
+
+    def __init__(self, a, d, shape, layout=None, form=None):
+        self.a = tf.cast(a, tf.float32)
+        self.d = tf.cast(d, tf.float32)
+        self.shape = tuple(shape)
+        self.layout = layout
+        self.form = form
+
+    def fold(self, batch):
+        self.a, self.d = (_fold_places(v, batch) for v in (self.a, self.d))
+        return self
+
+    def squared_norms(self):
+        a2 = tf.reduce_sum(tf.square(self.a), 3)
+        d2 = tf.reduce_sum(tf.square(self.d), 3)
+        if self.a.shape[2] == 1:
+            # ||a (x) d|| = ||a|| ||d||: nothing can cancel.
+            return tf.reduce_sum(a2 * d2, [1, 2])
+        scale = tf.square(tf.reduce_sum(tf.sqrt(a2) * tf.sqrt(d2), 2))  # S^2 of each group
+        if self._form() == GRAM:
+            # ||sum_t a_t (x) d_t||^2 = sum_{t,u} (a_t . a_u)(d_t . d_u)
+            gram = tf.matmul(self.a, self.a, transpose_b=True) * tf.matmul(self.d, self.d, transpose_b=True)
+            squared = tf.maximum(tf.reduce_sum(gram, [2, 3]), 0.0) + 4 * EPSILON * scale
+        else:
+            places = tf.cast(tf.shape(self.a)[2], tf.float32)
+            squared = tf.reduce_sum(tf.square(self._products()), [2, 3])
+            slack = 2 * EPSILON * tf.sqrt(places) * tf.sqrt(scale)
+            squared = tf.square(tf.sqrt(squared) + slack)
+        return tf.reduce_sum(squared, 1)
+
+    def weighted_sum(self, coefficients):
+        keep = tf.not_equal(coefficients, 0)
+        a = rows(self.a, keep)
+        d = rows(self.d, keep) * tf.reshape(coefficients, [-1, 1, 1, 1])
+        if a.shape[1] == 1:
+            total = tf.matmul(_flatten_places(a), _flatten_places(d), transpose_a=True)[None]
+        else:
+            total = tf.einsum("bgtp,bgtq->gpq", a, d)
+        return tf.reshape(self._arranged(total[None]), self.shape)
+
+    def materialise(self):
+        return self._arranged(self._products())
+
+    def _arranged(self, g: tf.Tensor) -> tf.Tensor:
+        """``[N, G, p, q]`` in the variable's own order of dimensions."""
+        if self.layout is not None:
+            unfolded, order = self.layout
+            g = tf.transpose(tf.reshape(g, [-1, *unfolded]), [0, *(1 + axis for axis in order)])
+        return tf.reshape(g, [-1, *self.shape])
+
+    def _products(self) -> tf.Tensor:
+        return tf.matmul(self.a, self.d, transpose_a=True)
+
+    def _form(self) -> str:
+        if self.form is not None:
+            return self.form
+        places, p, q = self.a.shape[2], self.a.shape[3], self.d.shape[3]
+        if places is None:  # a sequence of unknown length: its square is the risk, not p * q
+            return MATERIALISED
+        return GRAM if places * (p + q) < p * q else MATERIALISED
+
+
+class Rows(PerExampleGradient):
+    """``g[i][r] = sum over t with ids[i, t] = r of d[i, t]``: rows looked up in a table, ``[B, T]`` and ``[B, T, q]``."""
+
+    def __init__(self, ids, d, shape):
+        self.ids = tf.cast(ids, tf.int64)
+        self.d = tf.cast(d, tf.float32)
+        self.shape = tuple(shape)
+
+    def fold(self, batch):
+        self.ids = tf.reshape(self.ids, tf.stack([batch, -1]))
+        self.d = tf.reshape(self.d, tf.stack([batch, -1, self.shape[-1]]))
+        return self
+
+    def squared_norms(self):
+        if self.d.shape[1] == 1:
+            return tf.reduce_sum(tf.square(self.d), [1, 2])
+        # A token that occurs several times in an example is one row of its gradient: sum its places first. After sorting
+        # by token, places of the same token are neighbours and share the number of token changes before them.
+        order = tf.argsort(self.ids, axis=1)
+        ids = tf.gather(self.ids, order, batch_dims=1)
+        d = tf.gather(self.d, order, batch_dims=1)
+        change = tf.cast(tf.not_equal(ids[:, 1:], ids[:, :-1]), tf.int32)
+        rank = tf.pad(tf.cumsum(change, axis=1), [[0, 0], [1, 0]])
+        batch, places = tf.shape(ids)[0], tf.shape(ids)[1]
+        segment = tf.reshape(tf.range(batch)[:, None] * places + rank, [-1])
+        sums = tf.math.unsorted_segment_sum(tf.reshape(d, [-1, self.shape[-1]]), segment, batch * places)
+        squared = tf.reduce_sum(tf.reshape(tf.square(sums), tf.stack([batch, places * self.shape[-1]])), 1)
+        scale = tf.reduce_sum(tf.sqrt(tf.reduce_sum(tf.square(self.d), 2)), 1)
+        slack = 2 * EPSILON * tf.sqrt(tf.cast(places, tf.float32)) * scale
+        return tf.square(tf.sqrt(squared) + slack)
+
+    def weighted_sum(self, coefficients):
+        d = rows(self.d, tf.not_equal(coefficients, 0)) * coefficients[:, None, None]
+        return tf.math.unsorted_segment_sum(
+            tf.reshape(d, [-1, self.shape[-1]]), tf.reshape(self.ids, [-1]), self.shape[0]
+        )
+
+    def materialise(self):
+        batch = tf.shape(self.ids)[0]
+        rows_of_batch = tf.cast(tf.range(batch), tf.int64)[:, None] * self.shape[0] + self.ids
+        sums = tf.math.unsorted_segment_sum(
+            tf.reshape(self.d, [-1, self.shape[-1]]),
+            tf.reshape(rows_of_batch, [-1]),
+            tf.cast(batch, tf.int64) * self.shape[0],
+        )
+        return tf.reshape(sums, [-1, *self.shape])
+
+
+def total(parts: Sequence[PerExampleGradient], shape: Sequence[int]) -> PerExampleGradient:
+    """The gradient of a variable that was used several times: the sum of its uses' gradients, example by example.
+
+    Norms are not additive over uses, so the uses must become one gradient first: products with the same number of
+    groups are joined along their places (a shared layer costs what a longer sequence costs), anything else is built.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    kinds = {type(part) for part in parts}
+    if kinds == {OuterSum} and all(part.layout == parts[0].layout for part in parts):
+        a = tf.concat([part.a for part in parts], 2)
+        d = tf.concat([part.d for part in parts], 2)
+        return OuterSum(a, d, shape, parts[0].layout, parts[0].form)
+    if kinds == {Rows}:
+        return Rows(tf.concat([p.ids for p in parts], 1), tf.concat([p.d for p in parts], 1), shape)
+    return Materialised(tf.add_n([part.materialise() for part in parts]), shape)
+
+
+def _fold_places(values: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
+    """``[B * k, G, T, c]`` to ``[B, G, k * T, c]``."""
+    groups, width = values.shape[1], values.shape[3]
+    values = tf.reshape(values, tf.stack([batch, -1, groups, tf.shape(values)[2], width]))
+    return tf.reshape(tf.transpose(values, [0, 2, 1, 3, 4]), tf.stack([batch, groups, -1, width]))
+
+
+def _flatten_places(values: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(values, [-1, values.shape[-1]])

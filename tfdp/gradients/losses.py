@@ -1,0 +1,203 @@
+"""Each example's own loss: what ``model.compute_loss`` says of the example alone, as a batch of one.
+
+Private training differentiates ``sum_i L_i`` with ``L_i`` a function of example i alone. Keras's batch loss is not that sum:
+masked and weighted losses divide by the valid tokens or weights of the whole lot, activity regularisers by its size. So the
+reduction is redone an example at a time, with Keras's own elementwise losses; a loss that reduces by itself (a custom
+function, an overridden ``compute_loss``) is evaluated on batches of one.
+
+Weight regularisers are not part of ``L_i``: they don't depend on data and are added after the noise.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdp.gradients.per_example import MAP, VECTORIZED, each_example
+from tfdp.gradients.layer_tree import added_losses, flat_tensors, instance_attribute, shallow_copy
+from tfdp.gradients.recording import Recording
+
+_MATRIX_PRODUCTS = {"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}
+
+
+def own_reduction(values, sample_weight, mask, reduction, dtype) -> tf.Tensor:
+    """``[B, ...]`` elementwise losses to ``[B]``: ``keras.losses.Loss``'s reduction of each row as a batch of one."""
+    if mask is not None:
+        weight = tf.cast(mask, dtype)
+        if reduction in ("mean", "sum_over_batch_size"):
+            valid = _row_sums(weight)
+            total = _row_sums(tf.ones_like(weight))
+            weight = weight * _aligned(tf.math.divide_no_nan(total, valid), weight)
+        if sample_weight is not None:
+            sample_weight = tf.cast(sample_weight, dtype)
+            weight, sample_weight = _same_rank(weight, sample_weight)
+            weight = weight * sample_weight
+        sample_weight = weight
+    if sample_weight is not None:
+        values, sample_weight = _same_rank(values, tf.cast(sample_weight, dtype))
+        values = values * sample_weight
+    summed = _row_sums(values)
+    if reduction == "mean_with_sample_weight" and sample_weight is not None:
+        return tf.math.divide_no_nan(summed, _row_sums(sample_weight))
+    if reduction in ("mean", "sum_over_batch_size", "mean_with_sample_weight"):
+        return tf.math.divide_no_nan(summed, _row_sums(tf.ones_like(values)))
+    return summed
+
+
+def _row_sums(values: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(values, list(range(1, len(values.shape))))
+
+
+def _aligned(vector: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(vector, [-1] + [1] * (len(like.shape) - 1))
+
+
+def _same_rank(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Drop or add trailing dimensions of size 1, examples first."""
+    while len(a.shape) > len(b.shape) and len(a.shape) > 1 and a.shape[-1] == 1:
+        a = tf.squeeze(a, -1)
+    while len(b.shape) > len(a.shape) and b.shape[-1] == 1:
+        b = tf.squeeze(b, -1)
+    while len(b.shape) < len(a.shape):
+        b = b[..., None]
+    while len(a.shape) < len(b.shape):
+        a = a[..., None]
+    return a, b
+
+
+class OwnLoss:
+    """Stands for a ``keras.losses.Loss`` and returns one value an example."""
+
+    def __init__(self, loss: keras.losses.Loss):
+        self.loss = loss
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        values = mask = None
+        if type(self.loss).__call__ is keras.losses.Loss.__call__:
+            cast = lambda t: keras.ops.convert_to_tensor(t, dtype=self.loss.dtype)  # noqa: E731
+            values = self.loss.call(
+                keras.tree.map_structure(cast, y_true), keras.tree.map_structure(cast, y_pred)
+            )
+            mask = _joint_mask(y_pred, values)
+        if values is None or len(values.shape) == 0 or values.shape[0] is not None:
+            one = lambda parts, _: tf.reshape(self.loss(*parts), [-1])  # noqa: E731
+            return own_values(one, (y_true, y_pred, sample_weight))
+        return own_reduction(values, sample_weight, mask, self.loss.reduction, self.loss.dtype)
+
+
+def _joint_mask(y_pred, values):
+    masks = [getattr(t, "_keras_mask", None) for t in (y_pred, values)]
+    masks = [mask for mask in masks if mask is not None]
+    return None if not masks else masks[0] if len(masks) == 1 else masks[0] & masks[1]
+
+
+def own_values(function, structure: Any) -> tf.Tensor:
+    """``function(structure of example i, i)``, summed to one number, for every example."""
+    leaves = flat_tensors(structure)
+    marks = [
+        (leaf, name) for leaf in leaves for name in ("_keras_mask", "_keras_logits") if _marked(leaf, name)
+    ]
+    tensors = [*leaves, *(getattr(leaf, name) for leaf, name in marks)]
+
+    def one(slices, index):
+        parts = iter(slices[: len(leaves)])
+        own = {id(leaf): next(parts) for leaf in leaves}
+        for (leaf, name), value in zip(marks, slices[len(leaves) :], strict=True):
+            setattr(own[id(leaf)], name, value)
+        rebuilt = keras.tree.map_structure(lambda t: own[id(t)] if tf.is_tensor(t) else t, structure)
+        return tf.reduce_sum(function(rebuilt, index))
+
+    batch = tf.shape(leaves[0])[0]
+    specs = [tf.TensorSpec([1, *t.shape[1:]], t.dtype) for t in tensors]
+    graph = tf.function(one, autograph=False).get_concrete_function(specs, tf.TensorSpec([], tf.int32)).graph
+    products = _MATRIX_PRODUCTS & {operation.type for operation in graph.get_operations()}
+    return each_example(one, batch, tensors, MAP if products else VECTORIZED)
+
+
+def _marked(tensor: tf.Tensor, name: str) -> bool:
+    return getattr(tensor, name, None) is not None
+
+
+@contextlib.contextmanager
+def without_weight_regularizers(model: keras.Model) -> Iterator[None]:
+    """``model.losses`` without the part that doesn't depend on data."""
+    with contextlib.ExitStack() as shadows:
+        for variable in model.trainable_variables:
+            if variable.regularizer is not None:
+                shadows.enter_context(instance_attribute(variable, "regularizer", None))
+        yield
+
+
+class Tracker:
+    """Takes the place of the Mean that CompileLoss keeps for each output."""
+
+    def update_state(self, value, sample_weight=None):
+        self.value = value
+
+
+class OwnLosses:
+    """The losses of one forward pass, an example at a time.
+
+    Attributes:
+        main: ``[B]``, what ``compute_loss`` says of each example.
+        activity: ``[B]``, activity regularisers.
+        added: scalars from ``add_loss``, of the whole lot; what one example's share of them is, see ``objective``.
+        outputs: ``[B]`` vectors, one an output, for Keras's loss metrics (only where there are several).
+    """
+
+    def __init__(self, model: keras.Model, record: Recording, x, y, y_pred, sample_weight):
+        self.batch = tf.shape(flat_tensors(x)[0])[0]
+        self.added = [tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in added_losses(model)]
+        model._clear_losses()
+        self.outputs: list[tf.Tensor] = []
+        with without_weight_regularizers(model):
+            self.main = tf.cast(self._main(model, x, y, y_pred, sample_weight), tf.float32)
+        self.activity = tf.zeros([self.batch])
+        for regularizer, output in record.activity:
+            self.activity += own_activity(regularizer, output)
+
+    def _main(self, model, x, y, y_pred, sample_weight) -> tf.Tensor:
+        compile_loss = model._compile_loss
+        overridden = type(model).compute_loss is not keras.Model.compute_loss
+        if compile_loss is None and not overridden:
+            return tf.zeros([self.batch])
+        arguments = (x, y, y_pred, sample_weight)
+        if compile_loss is not None:
+            own = shallow_copy(compile_loss)
+            own._flat_losses = [flat._replace(loss=OwnLoss(flat.loss)) for flat in compile_loss._flat_losses]
+            own._metrics = trackers = [Tracker() for _ in compile_loss._metrics]
+            with instance_attribute(model, "_compile_loss", own):
+                value = model._compute_loss(*arguments, training=True)
+            self.outputs = [tracker.value for tracker in trackers if hasattr(tracker, "value")]
+            if not overridden or len(value.shape) == 1:
+                return value
+        return own_values(lambda parts, _: model._compute_loss(*parts, training=True), arguments)
+
+    def objective(self, shares: list[str]) -> tf.Tensor:
+        """``sum_i L_i``. A loss added for the whole lot is the examples' ``"mean"`` or their ``"sum"``."""
+        value = tf.reduce_sum(self.main) + tf.reduce_sum(self.activity)
+        for loss, share in zip(self.added, shares, strict=True):
+            value += loss * tf.cast(self.batch, tf.float32) if share == "mean" else loss
+        return value
+
+    def reported(self, shares: list[str], present: tf.Tensor) -> tf.Tensor:
+        """The mean of the present examples' losses, for Keras's loss metric (not private)."""
+        count = tf.reduce_sum(tf.cast(present, tf.float32))
+        own = tf.where(present, self.main + self.activity, 0.0)
+        added = [
+            s if share == "mean" else s / tf.cast(self.batch, tf.float32)
+            for s, share in zip(self.added, shares, strict=True)
+        ]
+        return tf.math.divide_no_nan(tf.reduce_sum(own), count) + (tf.add_n(added) if added else 0.0)
+
+
+def own_activity(regularizer, output: tf.Tensor) -> tf.Tensor:
+    """An activity regulariser of each row of a layer's output, ``[B]``."""
+    output = tf.cast(output, tf.float32)
+    kind = type(regularizer)
+    if kind in (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2):
+        l1, l2 = getattr(regularizer, "l1", 0.0), getattr(regularizer, "l2", 0.0)
+        return l1 * _row_sums(tf.abs(output)) + l2 * _row_sums(tf.square(output))
+    return own_values(lambda parts, _: regularizer(parts[0]), (output,))

@@ -1,0 +1,99 @@
+"""Made-up examples of a data set's shape, for the self-proof."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+LARGE = 1e4
+
+
+def made_up_records(record_spec: Any, sample: Any, runs: Callable[[Any], None]) -> "Records":
+    """Made-up records if the model runs on them, else real ones.
+
+    Numbers are drawn at random; integers are 0 or 1, which every table of tokens and every set of classes has. Where the
+    model does not run on such (strings; labels that must start at 1), the real records in ``sample`` take their place.
+    """
+    rng = np.random.default_rng(20190)
+    made_up = None
+    if not any(spec.dtype == tf.string for spec in keras.tree.flatten(record_spec)):
+        made_up = [_record(record_spec, rng, 8) for _ in range(2)]
+        if sample is None:
+            runs(made_up[0])
+            return Records(made_up, record_spec)
+        try:
+            runs(made_up[0])
+            return Records(made_up, record_spec)
+        except Exception:
+            made_up = None
+    if sample is None:
+        raise ValueError("The model takes strings: a few real records are needed to check it.")
+    runs(sample)
+    return Records([sample, keras.tree.map_structure(lambda a: a[::-1], sample)], record_spec, real=True)
+
+
+def _record(spec: Any, rng: np.random.Generator, rows: int) -> Any:
+    return tuple(
+        keras.tree.map_structure(lambda s, part=part: _array(s, rng, rows, part), leaf)
+        for part, leaf in enumerate(spec)
+    )
+
+
+def _array(spec: tf.TensorSpec, rng, rows: int, part: int) -> np.ndarray:
+    shape = [rows, *(3 if size is None else size for size in spec.shape[1:])]
+    dtype = spec.dtype.as_numpy_dtype
+    if spec.dtype.is_bool:
+        return rng.random(shape) < 0.5
+    if spec.dtype.is_integer:
+        return rng.integers(0, 2, shape).astype(dtype)
+    if part == 0:
+        return rng.normal(size=shape).astype(dtype)
+    return (rng.random(shape) + (0.5 if part == 2 else 0.0)).astype(dtype)
+
+
+class Records:
+    """Lots made of the same first example and other company."""
+
+    def __init__(self, draws: list[Any], record_spec: Any, real: bool = False):
+        self._draws = draws
+        self._spec = record_spec
+        self._real = real
+
+    def coverage_lots(self) -> tuple[Any, Any]:
+        """One example alone, and three."""
+        return self._rows(self._draws[0], [0]), self._rows(self._draws[0], [0, 1, 2])
+
+    def lots_of_one_among_others(self) -> Iterator[list[Any]]:
+        """The first lot is an example alone, the others are the same example among others."""
+        for this, other in (self._draws, self._draws[::-1]):
+            company = [self._rows(this, [0]), self._rows(this, [0, 1, 2]), self._rows(this, [0, 0, 0, 0])]
+            company.append(self._joined(this, other, [1, 2, 3, 4]))
+            if not self._real:
+                company.append(self._joined(this, self._scaled(other, LARGE), [1, 2]))
+                company.append(self._joined(this, self._scaled(other, -LARGE), [3, 4, 5]))
+                company.append(self._joined(this, self._scaled(other, 0), [1, 2, 3]))
+            yield company
+
+    @staticmethod
+    def size(record: Any) -> int:
+        return keras.tree.flatten(record)[0].shape[0]
+
+    def _rows(self, record, rows):
+        count = self.size(record)
+        return keras.tree.map_structure(lambda a: tf.convert_to_tensor(a[[r % count for r in rows]]), record)
+
+    def _joined(self, first, others, rows):
+        return keras.tree.map_structure(
+            lambda a, b: tf.concat([a, b], 0), self._rows(first, [0]), self._rows(others, rows)
+        )
+
+    @staticmethod
+    def _scaled(record, factor):
+        features, *rest = record
+        scaled = keras.tree.map_structure(
+            lambda a: (a * np.asarray(factor, a.dtype)) if a.dtype.kind == "f" else a * (factor != 0),
+            features,
+        )
+        return (scaled, *rest)

@@ -1,0 +1,106 @@
+"""Where a model's per-example gradients are taken: which layer answers for which weights, by which rule.
+
+A plan begins with the innermost layers that own the weights, each with its family's rule. Where the self-proof shows that
+a weight is not covered so, the weight moves outwards, one step at a time: to the universal rule of the same layer, to that
+of the enclosing layers, at worst to the whole model.
+"""
+
+import dataclasses
+
+import keras
+
+from tfdp.gradients.per_example import modes_for
+from tfdp.gradients.layer_tree import all_layers
+from tfdp.gradients.recording import Call
+from tfdp.gradients.rules import Rule, find_rule
+from tfdp.gradients.rules.universal import universal
+
+
+@dataclasses.dataclass
+class Site:
+    """A layer, the weights it answers for, and how: the family's rule, or the universal one in some mode."""
+
+    layer: keras.Layer
+    variables: list[keras.Variable]
+    family: Rule | None = None
+    modes: list[str] = dataclasses.field(default_factory=list)
+
+    def rule(self, loss_scale: float) -> Rule:
+        return self.family or universal(self.variables, self.modes[0], loss_scale)
+
+
+@dataclasses.dataclass
+class Plan:
+    """``whole`` says that the model is run as one function of an example, by the mode named there."""
+
+    sites: dict[int, Site]
+    folded: set[int] = dataclasses.field(default_factory=set)
+    shares: list[str] = dataclasses.field(default_factory=list)
+    whole: list[str] = dataclasses.field(default_factory=list)
+
+    def rules(self, loss_scale: float) -> dict[int, Rule]:
+        return {key: site.rule(loss_scale) for key, site in self.sites.items()}
+
+    def describe(self) -> list[str]:
+        """One line a site, for people."""
+        if self.whole:
+            return [f"the whole model, an example at a time ({self.whole[0]})"]
+        return [
+            f"{s.layer.name}: {s.family.name if s.family else f'universal rule ({s.modes[0]})'}"
+            for s in self.sites.values()
+        ]
+
+
+def first_plan(model: keras.Model) -> Plan:
+    """Every trainable weight with the layers that own it."""
+    trainable = {id(v) for v in model.trainable_variables}
+    sites = {}
+    for layer in all_layers(model):
+        own = [v for v in layer._trainable_variables if id(v) in trainable]
+        if own:
+            family = find_rule(layer)
+            sites[id(layer)] = Site(layer, own, family, [] if family else modes_for(layer))
+    owned = {id(v) for site in sites.values() for v in site.variables}
+    rest = [v for v in model.trainable_variables if id(v) not in owned]
+    if rest:
+        site = sites.setdefault(id(model), Site(model, [], None, modes_for(model)))
+        site.variables = site.variables + rest
+    return Plan(sites)
+
+
+def widen(plan: Plan, model: keras.Model, variable: keras.Variable, calls: list[Call]) -> bool:
+    """Move one weight to the next wider site. False when the model itself could not cover it."""
+    holders = [site for site in plan.sites.values() if any(v is variable for v in site.variables)]
+    if len(holders) == 1 and holders[0].layer is model and holders[0].family is None:
+        return False
+    for site in holders:
+        site.variables = [v for v in site.variables if v is not variable]
+        if not site.variables:
+            del plan.sites[id(site.layer)]
+    layers = [site.layer for site in holders]
+    if len(holders) == 1 and holders[0].family is not None:
+        target = holders[0].layer
+    else:
+        target = _enclosing(layers, model, calls)
+    existing = plan.sites.get(id(target))
+    if existing is not None and existing.family is None:
+        existing.variables = [*existing.variables, variable]
+    else:
+        moved = [variable] if existing is None else [*existing.variables, variable]
+        plan.sites[id(target)] = Site(target, moved, None, modes_for(target))
+    return True
+
+
+def _enclosing(layers: list[keras.Layer], model: keras.Model, calls: list[Call]) -> keras.Layer:
+    """The innermost layer, called in the step's own graph, around every call of these layers."""
+    around = [call.enclosing for call in calls if any(call.layer is layer for layer in layers)]
+    if not around:
+        return model
+    outside = {id(call.layer) for call in calls if not call.in_step_graph}
+    common = [
+        layer for layer in around[0] if all(any(layer is other for other in path) for path in around[1:])
+    ]
+    common = [
+        layer for layer in common if id(layer) not in outside and not any(layer is own for own in layers)
+    ]
+    return common[-1] if common else model

@@ -1,0 +1,106 @@
+"""What the layers saw: a forward pass in which chosen layers are recorded.
+
+A *site* is a layer from whose calls the per-example gradients of some weights are computed. While ``recording`` is active,
+every call of every layer passes through a wrapper on the instance (``layer.call``), so that layers that are called
+without ``__call__`` (by TimeDistributed) are seen as well. A call is recorded only if it runs in the step's own graph: what
+is inside a while loop or another ``tf.function`` can't be differentiated from outside, and the enclosing layer must be the
+site instead.
+"""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdp.gradients.layer_tree import all_layers, instance_attribute, seed_generators
+from tfdp.gradients.rules.registry import Rule
+
+
+@dataclasses.dataclass
+class Call:
+    """One call of one layer."""
+
+    layer: keras.Layer
+    args: tuple
+    kwargs: dict
+    enclosing: tuple[keras.Layer, ...]  # outermost first
+    in_step_graph: bool
+    output: Any = None
+    taps: list[tf.Tensor] | None = None  # at sites: where the output's gradient is taken
+    drew_random_numbers: bool = False
+
+    @property
+    def inputs(self) -> Any:
+        """The first argument, whether it was passed by position or by name."""
+        return self.args[0] if self.args else next(iter(self.kwargs.values()))
+
+
+@dataclasses.dataclass
+class Recording:
+    """All that one forward pass left behind, in order."""
+
+    calls: list[Call] = dataclasses.field(default_factory=list)
+    activity: list[tuple[Callable, tf.Tensor]] = dataclasses.field(default_factory=list)
+    draws: int = 0
+
+    def sites(self) -> list[Call]:
+        return [call for call in self.calls if call.taps is not None]
+
+
+@contextlib.contextmanager
+def recording(model: keras.Layer, sites: Mapping[int, Rule]) -> Iterator[Recording]:
+    """Record a forward pass of ``model``; ``sites`` maps ``id(layer)`` to the layer's rule."""
+    record = Recording()
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    stack: list[keras.Layer] = []
+    with contextlib.ExitStack() as shadows:
+        for generator in seed_generators(model):
+            shadows.enter_context(instance_attribute(generator, "next", _counted(generator.next, record)))
+        for layer in all_layers(model):
+            wrapper = _recorded(layer, layer.call, sites.get(id(layer)), record, stack, graph)
+            shadows.enter_context(instance_attribute(layer, "call", wrapper))
+            if layer.activity_regularizer is not None:
+                postponed = _postponed(layer.activity_regularizer, record)
+                shadows.enter_context(instance_attribute(layer, "activity_regularizer", postponed))
+        yield record
+
+
+def _counted(draw: Callable, record: Recording) -> Callable:
+    def next_seed(*args, **kwargs):
+        record.draws += 1
+        return draw(*args, **kwargs)
+
+    return next_seed
+
+
+def _postponed(regularizer: Callable, record: Recording) -> Callable:
+    """An activity regulariser belongs to each example's own loss: Keras's sum over the lot must not enter instead."""
+
+    def regularize(output):
+        record.activity.append((regularizer, output))
+        return tf.zeros([], output.dtype)
+
+    return regularize
+
+
+def _recorded(layer, original, rule, record, stack, graph) -> Callable:
+    def call(*args, **kwargs):
+        here = tf.executing_eagerly() if graph is None else tf.compat.v1.get_default_graph() is graph
+        entry = Call(layer, args, kwargs, tuple(stack), here)
+        draws = record.draws
+        stack.append(layer)
+        try:
+            if rule is not None and here:
+                entry.output, entry.taps = rule.tap(layer, original, args, kwargs)
+            else:
+                entry.output = original(*args, **kwargs)
+        finally:
+            stack.pop()
+        entry.drew_random_numbers = record.draws > draws
+        record.calls.append(entry)
+        return entry.output
+
+    return call

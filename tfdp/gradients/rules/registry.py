@@ -1,0 +1,95 @@
+"""How a layer family announces its rule.
+
+A rule says where the output's gradient is taken (``tap``) and how a recorded call and that gradient become per-example
+gradients. It serves a layer only if the layer runs the family's own ``call``: a subclass with a ``call`` of its own gets
+the universal rule. What a rule assumes beyond that is checked on every model by the self-proof (``gradients/proof.py``).
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import keras
+import tensorflow as tf
+
+if TYPE_CHECKING:
+    from tfdp.gradients.factored import PerExampleGradient
+    from tfdp.gradients.recording import Call
+
+Gradients = list[tuple[keras.Variable, "PerExampleGradient"]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """``gradients(call, d)`` gives (weight, per-example gradient) pairs from the gradients ``d`` at the call's taps."""
+
+    name: str
+    gradients: Callable[["Call", list[tf.Tensor | None]], Gradients]
+    tap: Callable[..., tuple[Any, list[tf.Tensor]]]
+    applies: Callable[[keras.Layer], bool] = lambda layer: True
+
+
+_rules: list[tuple[type[keras.Layer], Rule]] = []
+
+
+def rule(*families: type[keras.Layer], tap, applies=lambda layer: True):
+    """Register the decorated ``gradients`` function for these layer classes."""
+
+    def register(function):
+        for family in families:
+            _rules.append((family, Rule(function.__name__, function, tap, applies)))
+        return function
+
+    return register
+
+
+def find_rule(layer: keras.Layer) -> Rule | None:
+    """The rule of the layer's family, or None where only the universal rule can serve it."""
+    if getattr(layer, "quantization_mode", None) is not None or getattr(layer, "lora_enabled", False):
+        return None
+    for family, candidate in _rules:
+        if isinstance(layer, family) and type(layer).call is family.call and candidate.applies(layer):
+            return candidate
+    return None
+
+
+def tapped(output: Any) -> list[tf.Tensor]:
+    """The tensors of an output through which a loss can depend on it: Keras's losses look behind a softmax."""
+    found = []
+    for leaf in keras.tree.flatten(output):
+        if tf.is_tensor(leaf) and leaf.dtype.is_floating:
+            found.append(leaf)
+            if getattr(leaf, "_keras_logits", None) is not None:
+                found.append(leaf._keras_logits)
+    return found
+
+
+def at_output(layer: keras.Layer, call: Callable, args: tuple, kwargs: dict) -> tuple[Any, list[tf.Tensor]]:
+    """Taps at the layer's outputs (copies: a layer may hand on its input)."""
+
+    def copied(value):
+        if not tf.is_tensor(value) or not value.dtype.is_floating:
+            return value
+        copy = tf.identity(value)
+        if getattr(value, "_keras_mask", None) is not None:
+            copy._keras_mask = value._keras_mask
+        if getattr(value, "_keras_logits", None) is not None:
+            copy._keras_logits = tf.identity(value._keras_logits)
+        return copy
+
+    output = keras.tree.map_structure(copied, call(*args, **kwargs))
+    return output, tapped(output)
+
+
+def at_pre_activation(
+    layer: keras.Layer, call: Callable, args: tuple, kwargs: dict
+) -> tuple[Any, list[tf.Tensor]]:
+    """A tap between the layer's linear part and its activation."""
+    activation = layer.__dict__["activation"]
+    layer.__dict__["activation"] = None
+    try:
+        z = call(*args, **kwargs)
+    finally:
+        layer.__dict__["activation"] = activation
+    output = z if activation is None else activation(z)
+    return output, [z]

@@ -1,0 +1,9 @@
+"""Per-example gradients to one private gradient: bound, sum, add noise, post-process.
+
+A mechanism states what one step of it releases as an event for the ledger. It knows nothing of Keras models.
+"""
+
+from tfdp.mechanisms.gaussian import GaussianMechanism
+from tfdp.mechanisms.secret_noise import SecretGenerator, finite_support_delta, standard_normals
+
+__all__ = ["GaussianMechanism", "SecretGenerator", "finite_support_delta", "standard_normals"]

@@ -1,0 +1,91 @@
+"""The Gaussian mechanism on a lot's gradients (Bu et al. 2019, algorithms 1 and 2, arXiv:1911.11607)."""
+
+import math
+
+import keras
+import tensorflow as tf
+
+from tfdp.accounting import Event, GaussianEvent, NotPrivateEvent
+from tfdp.gradients import LotGradients
+from tfdp.mechanisms.secret_noise import SecretGenerator, standard_normals
+
+# float32 arithmetic may bring a clipped gradient above the clip in its last digits: clip that much below it.
+ROUNDING = 1 - 2.0**-20
+
+
+@keras.saving.register_keras_serializable("tfdp")
+class GaussianMechanism:
+    """Clip each example's gradient to an l2 ball, sum, add Gaussian noise, divide by the expected lot size.
+
+    Formal guarantee: let S be the sum that ``bounded_sum`` returns. For two lots of which one has one example more, or in
+    which one example's content is replaced by nothing (a row that is not present), S differs by at most ``l2_norm_clip`` in
+    l2 norm over all weights jointly; what is released is S + N(0, (noise_multiplier * l2_norm_clip)^2 I), rescaled by
+    public numbers. So one step is the Gaussian mechanism with noise multiplier ``noise_multiplier``.
+
+    | case                                          | what happens                                                |
+    |-----------------------------------------------|-------------------------------------------------------------|
+    | an example with a NaN or Inf in its gradient  | contributes exactly 0; the step is noised as ever           |
+    | an empty lot                                  | noise alone is released                                     |
+    | ``noise_multiplier=0``                        | no noise, no privacy: an infinite line in the ledger        |
+
+    Args:
+        l2_norm_clip: the largest l2 norm an example's contribution may have.
+        noise_multiplier: standard deviation of the noise in units of ``l2_norm_clip``; None until it is calibrated.
+    """
+
+    def __init__(self, l2_norm_clip: float, noise_multiplier: float | None):
+        self.l2_norm_clip = _number("l2_norm_clip", l2_norm_clip, positive=True)
+        self.noise_multiplier = (
+            None
+            if noise_multiplier is None
+            else _number("noise_multiplier", noise_multiplier, positive=False)
+        )
+
+    def event(self) -> Event:
+        """What one step releases, for the ledger."""
+        if self.noise_multiplier == 0:
+            return NotPrivateEvent("noise_multiplier is 0: gradients were released without noise")
+        return GaussianEvent(self.noise_multiplier)
+
+    def bounded_sum(self, lot: LotGradients, present: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """The sum of the clipped gradients of the examples that are present, and how many of them were not finite.
+
+        The coefficient of example i is ``min(1, C / ||g_i||)``. Norms are upper bounds (``gradients/factored.py``), so the
+        contribution ``coefficient * g_i`` has norm at most C; a gradient that is not finite has coefficient 0, which
+        takes its factors out before any product.
+        """
+        squared = lot.squared_norms()
+        finite = tf.math.is_finite(squared)
+        norms = tf.sqrt(tf.where(finite, squared, 1.0))
+        coefficients = tf.minimum(1.0, ROUNDING * self.l2_norm_clip / tf.maximum(norms, 1e-37))
+        coefficients = tf.where(finite & present, coefficients, 0.0)
+        not_finite = tf.reduce_sum(tf.cast(present & ~finite, tf.int64))
+        return lot.weighted_sum(coefficients), not_finite
+
+    def privatise(
+        self, sums: list[tf.Tensor], expected_lot_size: float, generator: SecretGenerator
+    ) -> list[tf.Tensor]:
+        """``(sum + noise) / expected_lot_size``: the realised size of the lot would be a release of its own."""
+        if self.noise_multiplier:
+            stddev = self.noise_multiplier * self.l2_norm_clip
+            noise = standard_normals(generator, [s.shape for s in sums])
+            sums = [s + stddev * z for s, z in zip(sums, noise, strict=True)]
+        return [s / expected_lot_size for s in sums]
+
+    def get_config(self) -> dict:
+        return {"l2_norm_clip": self.l2_norm_clip, "noise_multiplier": self.noise_multiplier}
+
+    @classmethod
+    def from_config(cls, config: dict) -> "GaussianMechanism":
+        return cls(**config)
+
+
+def _number(name: str, value: float, positive: bool) -> float:
+    wanted = "a positive finite number" if positive else "a finite number of at least 0"
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if isinstance(value, bool) or not math.isfinite(number) or number < 0 or (positive and number == 0):
+        raise ValueError(f"{name} must be {wanted}, not {value!r}.")
+    return number

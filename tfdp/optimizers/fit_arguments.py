@@ -1,0 +1,93 @@
+"""What ``fit`` is given, turned into lots whose sampling is known."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
+
+from tfdp.data import DeclaredDataset, PoissonBatches
+
+KERAS_BATCH_SIZE = 32
+
+
+def lots_of_fit(arguments: dict, public_size: int | None) -> tuple[PoissonBatches | DeclaredDataset, dict]:
+    """The lots that ``fit``'s arguments ask for, and the arguments that are left for Keras.
+
+    Raises:
+        ValueError: data whose sampling can't be known, or that needs another argument; says what to write.
+    """
+    arguments = dict(arguments)
+    x, y, sample_weight = (arguments.pop(name) for name in ("x", "y", "sample_weight"))
+    class_weight, batch_size = arguments.pop("class_weight"), arguments.pop("batch_size")
+    split = arguments.pop("validation_split")
+    _refuse_unknown_sampling(x)
+    if split and public_size is not None:
+        raise ValueError(
+            "validation_split can't go with public_size: one record more would move another one across the boundary. Split "
+            "the data beforehand and give validation_data."
+        )
+    if isinstance(x, PoissonBatches | DeclaredDataset):
+        given = {
+            "y": y,
+            "sample_weight": sample_weight,
+            "class_weight": class_weight,
+            "batch_size": batch_size,
+        }
+        given |= {"validation_split": split or None, "public_size": public_size}
+        extra = [name for name, value in given.items() if value is not None]
+        if extra:
+            raise ValueError(f"{type(x).__name__} brings its own {', '.join(extra)}: leave them out of fit.")
+        lots = x
+    else:
+        if split and arguments["validation_data"] is None:
+            (x, y, sample_weight), arguments["validation_data"] = array_slicing.train_validation_split(
+                (x, y, sample_weight), validation_split=split
+            )
+        if class_weight is not None:
+            if sample_weight is not None:
+                raise ValueError("Give class_weight or sample_weight, not both.")
+            if y is None or keras.tree.is_nested(y):
+                raise ValueError(
+                    "class_weight needs one array of labels y; for several outputs give sample_weight."
+                )
+            sample_weight = data_adapter_utils.class_weight_to_sample_weights(y, class_weight)
+        lots = PoissonBatches(
+            x,
+            y,
+            sample_weight,
+            batch_size=KERAS_BATCH_SIZE if batch_size is None else batch_size,
+            public_size=public_size,
+        )
+    if arguments["steps_per_epoch"] is None:
+        arguments["steps_per_epoch"] = lots.steps_per_epoch
+    if arguments["steps_per_epoch"] is None:
+        raise ValueError("A dataset that repeats without end needs steps_per_epoch=.")
+    if arguments["validation_batch_size"] is None and arguments["validation_data"] is not None:
+        arguments["validation_batch_size"] = (
+            None if _is_pipeline(arguments["validation_data"]) else lots.batch_size
+        )
+    arguments["shuffle"] = False  # lots are random as they come
+    return lots, arguments
+
+
+def _is_pipeline(data: Any) -> bool:
+    return not isinstance(data, tuple | list)
+
+
+def _refuse_unknown_sampling(x: Any) -> None:
+    if isinstance(x, tf.data.Dataset):
+        raise ValueError(
+            "How a tf.data.Dataset samples its batches can't be seen, and the privacy of the run depends on it. Give fit the "
+            "arrays (lots are then drawn for you), or tfdp.data.PoissonBatches(...), or say how it samples: "
+            'tfdp.data.declare_sampling(dataset, "shuffled", size=number_of_records, batch_size=...).'
+        )
+    if isinstance(x, keras.utils.PyDataset) or (hasattr(x, "__next__") and not hasattr(x, "__getitem__")):
+        raise ValueError(
+            f"How a {type(x).__name__} samples its batches can't be known, and the privacy of the run depends on it. Give fit "
+            "arrays or a random-access source (anything with __len__ and __getitem__): lots are then drawn for you."
+        )
+    if type(x).__module__.startswith("torch.utils.data") and type(x).__name__ == "DataLoader":
+        raise ValueError(
+            "How a DataLoader samples its batches can't be known. Give fit its dataset or arrays."
+        )

@@ -1,0 +1,169 @@
+"""How a private optimizer reaches the model: the one place where Keras is extended from outside.
+
+Keras shows an optimizer the weights and a batch gradient, never the model; per-example gradients need the model. There is
+no extension point for that, so importing this module wraps ``compile``, ``fit`` and ``train_on_batch`` once, on the class of
+``keras.Model.__mro__`` that defines each (wrapping them on ``keras.Model`` itself breaks ``load_model``, which compares
+``compile`` with the base class's). Compiling with a PrivateOptimizer gives that one model a private ``train_step``;
+compiling with an ordinary optimizer takes it away again. Models that are not compiled so run Keras's own code untouched.
+"""
+
+import functools
+import inspect
+import weakref
+
+import keras
+
+from tfdp.accounting import Ledger, NotPrivateEvent, Poisson
+from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
+from tfdp.optimizers.training import PrivateTraining
+
+_ATTACHED = "_tfdp_training"  # on a model: its PrivateTraining while a private optimizer is compiled in
+_LEDGER = "_tfdp_ledger"  # on a model: what private optimizers released before the present one
+_OWNER = "_tfdp_owner"  # on a weight: the model that trains it privately
+
+
+def install() -> None:
+    """Wrap the methods, once."""
+    for name, wrap in (
+        ("compile", _wrap_compile),
+        ("fit", _wrap_fit),
+        ("train_on_batch", _wrap_train_on_batch),
+    ):
+        definer = next(c for c in keras.Model.__mro__ if name in c.__dict__)
+        original = definer.__dict__[name]
+        if not getattr(original, "_tfdp", False):
+            wrapped = functools.wraps(original)(wrap(original))
+            wrapped._tfdp = True
+            setattr(definer, name, wrapped)
+
+
+def training_of(model: keras.Model) -> PrivateTraining | None:
+    """The private training compiled into the model, or None."""
+    return model.__dict__.get(_ATTACHED)
+
+
+def ledger_of(model: keras.Model) -> Ledger:
+    """Everything this model object was trained with, over all its compilations."""
+    training = training_of(model)
+    return training.optimizer.ledger if training is not None else model.__dict__.get(_LEDGER, Ledger())
+
+
+def _wrap_compile(original):
+    signature = inspect.signature(original)
+
+    def compile(self, *args, **kwargs):
+        bound = signature.bind(self, *args, **kwargs)
+        given = bound.arguments.get("optimizer", signature.parameters["optimizer"].default)
+        optimizer = keras.optimizers.get(given) if given is not None else None
+        if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and isinstance(
+            optimizer.inner_optimizer, PrivateOptimizer
+        ):
+            raise ValueError(
+                "LossScaleOptimizer around a private optimizer would skip noised steps. Compile with the private optimizer "
+                "itself: float16 gradients are scaled inside the private step."
+            )
+        private = isinstance(optimizer, PrivateOptimizer)
+        if private:
+            _check_model(self, optimizer)
+            bound.arguments["optimizer"] = optimizer
+            bound.arguments["auto_scale_loss"] = False
+        _check_owners(self)
+        before = ledger_of(self)
+        result = original(*bound.args, **bound.kwargs)
+        _detach(self)
+        if private:
+            self.__dict__[_ATTACHED] = training = PrivateTraining(self, optimizer)
+            self.__dict__["train_step"] = training.train_step
+            optimizer.__dict__["_tfdp_model"] = weakref.ref(self)
+            if before.steps and before is not optimizer.ledger:
+                training.adopt(before)
+        elif before.steps:
+            self.__dict__[_LEDGER] = before
+        return result
+
+    return compile
+
+
+def _detach(model: keras.Model) -> None:
+    training = model.__dict__.pop(_ATTACHED, None)
+    if training is not None:
+        model.__dict__.pop("train_step", None)
+        training.close()
+        for variable in model.variables:
+            variable.__dict__.pop(_OWNER, None)
+
+
+def _check_model(model: keras.Model, optimizer: PrivateOptimizer) -> None:
+    definer = next(c for c in keras.Model.__mro__ if "train_step" in c.__dict__)
+    if type(model).train_step is not definer.train_step:
+        raise ValueError(
+            f"{type(model).__name__} has a train_step of its own, which private training would have to replace: its "
+            "updates would not be clipped and noised. Put what it does into call() and compute_loss()."
+        )
+    other = optimizer.__dict__.get("_tfdp_model", lambda: None)()
+    if other is not None and other is not model:
+        raise ValueError(
+            f"This optimizer already trains the model {other.name!r}, and its ledger speaks of that one. Make an optimizer "
+            "for each model."
+        )
+
+
+def _check_owners(model: keras.Model) -> None:
+    """Weights that another model trains privately must not be trained through this one past that model's ledger."""
+    for variable in model.trainable_variables:
+        owner = variable.__dict__.get(_OWNER, lambda: None)()
+        if owner is not None and owner is not model and training_of(owner) is not None:
+            raise ValueError(
+                f"The weight {variable.path!r} is trained privately by the model {owner.name!r}. Training it through "
+                f"{model.name!r} as well would not be in that model's ledger. Freeze it here ({owner.name}.trainable = "
+                f"False), or compile only one of the two models."
+            )
+
+
+def mark_owner(model: keras.Model) -> None:
+    """Called when private training of these weights begins."""
+    for variable in model.trainable_variables:
+        variable.__dict__[_OWNER] = weakref.ref(model)
+
+
+def _wrap_fit(original):
+    signature = inspect.signature(original)
+
+    def fit(self, *args, public_size=None, **kwargs):
+        training = training_of(self)
+        if training is None:
+            if public_size is not None:
+                raise ValueError(
+                    "public_size= is for private training: compile with a private optimizer first."
+                )
+            _ordinary_training(self)
+            return original(self, *args, **kwargs)
+        _check_owners(self)
+        mark_owner(self)
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        arguments = dict(bound.arguments)
+        arguments.pop(next(iter(signature.parameters)))
+        return training.fit(functools.partial(original, self), arguments, public_size)
+
+    return fit
+
+
+def _wrap_train_on_batch(original):
+    def train_on_batch(self, *args, **kwargs):
+        if training_of(self) is not None:
+            raise RuntimeError(f"train_on_batch can't know how its batch was sampled. {ONLY_FIT}")
+        _ordinary_training(self)
+        return original(self, *args, **kwargs)
+
+    return train_on_batch
+
+
+def _ordinary_training(model: keras.Model) -> None:
+    """An ordinary training run after private ones on the same model object: what follows has no privacy."""
+    if getattr(model, "optimizer", None) is not None:
+        _check_owners(model)
+    before = model.__dict__.get(_LEDGER)
+    if before is not None and before.steps:
+        event = NotPrivateEvent("the model was trained with an ordinary optimizer in between")
+        model.__dict__[_LEDGER] = before.record(event, Poisson(1.0, None), 1)

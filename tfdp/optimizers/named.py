@@ -1,0 +1,134 @@
+"""NoisySGD, NoisyAdam (Bu et al. 2019, algorithms 1 and 2) and NoisyAdagrad: PrivateOptimizer with the Gaussian mechanism."""
+
+import keras
+
+from tfdp.mechanisms import GaussianMechanism
+from tfdp.optimizers.private_optimizer import PrivateOptimizer
+
+_ARGUMENTS = """
+    Args:
+        learning_rate: a number, a schedule or a callable.
+        l2_norm_clip: the most an example's gradient may weigh, as an l2 norm over all trainable weights jointly.
+        noise_multiplier: the noise's standard deviation in units of ``l2_norm_clip``. 0.0 trains without noise and
+            without privacy.
+        max_physical_batch: the most examples run at once; a larger lot is run in parts inside one step.
+        noise_seed: makes noise reproducible, for tests. There is no privacy then, and the ledger says so.
+        private_logs: leave out the count of examples with gradients that are not finite.
+        **arguments: every other argument of ``keras.optimizers.{inner}``. Its ``clipnorm``, ``weight_decay`` and the like
+            act after the noise.
+"""
+
+
+class _Named(PrivateOptimizer):
+    """A PrivateOptimizer that makes its own inner optimizer."""
+
+    inner_class: type[keras.optimizers.Optimizer]
+
+    def __init__(
+        self,
+        learning_rate=None,
+        *,
+        l2_norm_clip: float,
+        noise_multiplier: float | None = None,
+        target_epsilon: float | None = None,
+        delta: float | None = None,
+        max_physical_batch: int | None = None,
+        noise_seed: int | None = None,
+        private_logs: bool = False,
+        name: str | None = None,
+        **arguments,
+    ):
+        check_privacy(noise_multiplier, target_epsilon, delta)
+        if arguments.get("epsilon", 0.0) >= 0.01:
+            raise ValueError(
+                f"epsilon={arguments['epsilon']} is the small number in the divisor of keras.optimizers."
+                f"{self.inner_class.__name__}. Did you mean target_epsilon=?"
+            )
+        if learning_rate is not None:
+            arguments["learning_rate"] = learning_rate
+        super().__init__(
+            self.inner_class(**arguments),
+            GaussianMechanism(l2_norm_clip, noise_multiplier),
+            max_physical_batch=max_physical_batch,
+            noise_seed=noise_seed,
+            private_logs=private_logs,
+            name=name or self.default_name,
+        )
+
+    def get_config(self):
+        inner = self.inner_optimizer.get_config()
+        for own in ("name", "gradient_accumulation_steps", "loss_scale_factor"):
+            inner.pop(own, None)
+        return {**inner, **self.mechanism.get_config(), **self._private_config()}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        config = dict(config)
+        if isinstance(config.get("learning_rate"), dict):
+            config["learning_rate"] = keras.saving.deserialize_keras_object(
+                config["learning_rate"], custom_objects=custom_objects
+            )
+        return cls(**config)
+
+
+@keras.saving.register_keras_serializable("tfdp")
+class NoisySGD(_Named):
+    __doc__ = f"""Differentially private SGD (Bu et al. 2019, algorithm 1).
+
+    ``w <- w - learning_rate * (sum_i clip(g_i, C) + sigma C N(0, I)) / batch_size``, with momentum if wanted.
+
+    Example:
+
+    >>> model.compile(optimizer=tfdp.NoisySGD(0.15, l2_norm_clip=1.0, noise_multiplier=1.3), loss="mse")
+    >>> model.fit(x, y, batch_size=256, epochs=15)
+    {_ARGUMENTS.format(inner="SGD")}"""
+
+    inner_class = keras.optimizers.SGD
+    default_name = "noisy_sgd"
+
+
+@keras.saving.register_keras_serializable("tfdp")
+class NoisyAdam(_Named):
+    __doc__ = f"""Differentially private Adam (Bu et al. 2019, algorithm 2): Adam on the noisy clipped gradient.
+
+    Example:
+
+    >>> model.compile(optimizer=tfdp.NoisyAdam(1e-3, l2_norm_clip=1.0, noise_multiplier=1.1), loss="mse")
+    >>> model.fit(x, y, batch_size=256, epochs=15)
+    {_ARGUMENTS.format(inner="Adam")}"""
+
+    inner_class = keras.optimizers.Adam
+    default_name = "noisy_adam"
+
+
+@keras.saving.register_keras_serializable("tfdp")
+class NoisyAdagrad(_Named):
+    __doc__ = f"""Differentially private AdaGrad: AdaGrad on the noisy clipped gradient.
+
+    Example:
+
+    >>> model.compile(optimizer=tfdp.NoisyAdagrad(0.05, l2_norm_clip=1.0, noise_multiplier=1.1), loss="mse")
+    >>> model.fit(x, y, batch_size=256, epochs=15)
+    {_ARGUMENTS.format(inner="Adagrad")}"""
+
+    inner_class = keras.optimizers.Adagrad
+    default_name = "noisy_adagrad"
+
+
+def check_privacy(noise_multiplier, target_epsilon, delta) -> None:
+    """Exactly one of noise_multiplier and target_epsilon, and delta where it is needed."""
+    if (noise_multiplier is None) == (target_epsilon is None):
+        given = "neither" if noise_multiplier is None else "both"
+        raise ValueError(
+            f"Give exactly one of noise_multiplier= (how much noise) and target_epsilon= with delta= (how much privacy); "
+            f"{given} of the two was given."
+        )
+    if delta is not None and not (isinstance(delta, float) and 0 < delta < 1):
+        raise ValueError(
+            f"delta must lie between 0 and 1, well below 1 / (number of records), not {delta!r}."
+        )
+    if target_epsilon is not None:
+        raise ValueError(
+            "target_epsilon= is not available yet. Give noise_multiplier=, and read what it costs from "
+            "tfdp.accounting.epsilon(model.optimizer.ledger, delta=...)."
+        )

@@ -1,0 +1,156 @@
+"""One private step: lot in, one noised release, weights moved."""
+
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdp.gradients import Plan, lot_gradients
+from tfdp.gradients.layer_tree import map_tensors
+from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
+
+
+class PrivateStep:
+    """The ``train_step`` of a privately compiled model.
+
+    A step takes ``(record, present)`` from ``tfdp.data``, in one or several physical batches adds up clipped gradients,
+    noises the sum once, divides by the expected lot size, adds the gradient of the weights' regularisers (no data in it),
+    counts the step and applies the inner optimizer. An empty lot is released like any other.
+    """
+
+    def __init__(self, model: keras.Model, optimizer: PrivateOptimizer, plan: Plan, expected_lot_size: float):
+        self.model, self.optimizer, self.plan = model, optimizer, plan
+        self.expected_lot_size = float(expected_lot_size)
+        self.noise_multiplier = optimizer.mechanism.noise_multiplier
+        self.jit_compile = bool(model.jit_compile) and not model.run_eagerly
+        with tf.init_scope():
+            self._open = tf.Variable(False, trainable=False, name="fit_is_running")
+
+    def runs_like(self, other: "PrivateStep") -> bool:
+        """Whether a graph traced for the other step does what this one would."""
+        names = ("model", "optimizer", "plan", "expected_lot_size", "noise_multiplier", "jit_compile")
+        return all(
+            getattr(self, n) is getattr(other, n) or getattr(self, n) == getattr(other, n) for n in names
+        )
+
+    def open(self) -> None:
+        self._open.assign(True)
+
+    def close(self) -> None:
+        """Graphs kept from this fit no longer train: their steps would be in no line of the ledger."""
+        self._open.assign(False)
+
+    def __call__(self, data: Any) -> dict:
+        model, optimizer = self.model, self.optimizer
+        if model.optimizer is not optimizer:
+            raise RuntimeError("The model's optimizer was replaced after compile(). Compile again.")
+        if not _is_lot(data):
+            raise RuntimeError(ONLY_FIT)
+        with tf.control_dependencies([tf.debugging.Assert(self._open, [ONLY_FIT])]):
+            record, present = map_tensors(tf.identity, data)
+        sums, not_finite = self._sums(record, present)
+        gradients = optimizer.mechanism.privatise(sums, self.expected_lot_size, optimizer.generator)
+        variables = model.trainable_variables
+        gradients = _with_regularizers(gradients, variables)
+        optimizer.release([tf.cast(g, v.dtype) for g, v in zip(gradients, variables, strict=True)], variables)
+        if not optimizer.private_logs:
+            optimizer.count_not_finite(not_finite)
+        return model.get_metrics_result()
+
+    def _sums(self, record, present) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Clipped gradients of the lot, summed, physical batch by physical batch."""
+        limit = self.optimizer.max_physical_batch
+        rows = tf.shape(present)[0]
+        if limit is None:
+            return self._physical(*_at_least(1, record, present))
+        zeros = [tf.zeros(v.shape) for v in self.model.trainable_variables]
+
+        def part(start, sums, not_finite):
+            end = tf.minimum(start + limit, rows)
+            cut = map_tensors(lambda t: t[start:end], (record, present))
+            padded = limit if self.jit_compile else 1
+            more, bad = self._physical(*_at_least(padded, *cut))
+            return start + limit, [a + b for a, b in zip(sums, more, strict=True)], not_finite + bad
+
+        def unfinished(start, sums, not_finite):
+            return (start < rows) | (start == 0)
+
+        start = tf.zeros([], tf.int32)
+        _, sums, not_finite = tf.while_loop(unfinished, part, [start, zeros, tf.zeros([], tf.int64)])
+        return sums, not_finite
+
+    def _physical(self, record, present) -> tuple[list[tf.Tensor], tf.Tensor]:
+        x, y, sample_weight = (*record, None, None)[:3]
+        core = tf.function(self._core, jit_compile=True, autograph=False) if self.jit_compile else self._core
+        sums, not_finite, y_pred, loss, outputs = core(x, y, sample_weight, present)
+        self._update_metrics(x, y, sample_weight, y_pred, present, loss, outputs)
+        return sums, not_finite
+
+    def _core(self, x, y, sample_weight, present):
+        found = lot_gradients(self.model, self.plan, x, y, sample_weight)
+        sums, not_finite = self.optimizer.mechanism.bounded_sum(found.gradients, present)
+        loss = found.losses.reported(self.plan.shares, present)
+        masks = keras.tree.map_structure(lambda t: getattr(t, "_keras_mask", None), found.y_pred)
+        return sums, not_finite, (found.y_pred, masks), loss, found.losses.outputs
+
+    def _update_metrics(self, x, y, sample_weight, y_pred, present, loss, outputs) -> None:
+        """Keras's metrics over the records of the lot alone. They are not private."""
+        model = self.model
+        count = tf.reduce_sum(tf.cast(present, tf.float32))
+        regularizers = _regularizers(model.trainable_variables)
+        model._loss_tracker.update_state(
+            loss + (tf.add_n(regularizers) if regularizers else 0.0), sample_weight=count
+        )
+        if model._compile_loss is not None:
+            for tracker, values in zip(model._compile_loss.metrics, outputs, strict=True):
+                tracker.update_state(tf.boolean_mask(values, present))
+        y_pred, masks = y_pred
+        kept = lambda t: tf.boolean_mask(t, present)  # noqa: E731
+        x, y, sample_weight, y_pred = map_tensors(kept, (x, y, sample_weight, y_pred))
+        for value, mask in zip(keras.tree.flatten(y_pred), keras.tree.flatten(masks), strict=True):
+            if mask is not None:
+                value._keras_mask = kept(mask)
+        model.compute_metrics(x, y, y_pred, sample_weight)
+
+
+def _is_lot(data: Any) -> bool:
+    return (
+        isinstance(data, tuple)
+        and len(data) == 2
+        and isinstance(data[0], tuple)
+        and tf.is_tensor(data[1])
+        and data[1].dtype.is_bool
+        and len(data[1].shape) == 1
+    )
+
+
+def _at_least(rows: int, record, present):
+    """A model can't be run on no rows: add some of zeros that are not present."""
+    missing = tf.maximum(rows - tf.shape(present)[0], 0)
+
+    def padded(t):
+        if t.dtype == tf.string:
+            return tf.concat([t, tf.fill(tf.concat([[missing], tf.shape(t)[1:]], 0), "")], 0)
+        out = tf.pad(t, [[0, missing], *([[0, 0]] * (len(t.shape) - 1))])
+        out.set_shape([rows if rows > 1 else None, *t.shape[1:]])
+        return out
+
+    return map_tensors(padded, record), padded(present)
+
+
+def _regularizers(variables) -> list[tf.Tensor]:
+    return [tf.cast(v.regularizer(v), tf.float32) for v in variables if v.regularizer is not None]
+
+
+def _with_regularizers(gradients, variables):
+    """Weight regularisers depend on weights alone: their gradient needs neither clip nor noise."""
+    watched = [v for v in variables if v.regularizer is not None]
+    if not watched:
+        return gradients
+    with tf.GradientTape() as tape:
+        penalty = tf.add_n(_regularizers(variables))
+    found = iter(tape.gradient(penalty, [v.value for v in watched], unconnected_gradients="zero"))
+    return [
+        g if v.regularizer is None else g + tf.cast(next(found), tf.float32)
+        for g, v in zip(gradients, variables, strict=True)
+    ]

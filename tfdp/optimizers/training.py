@@ -1,0 +1,133 @@
+"""Private training of one model: what ``fit`` does differently, and the private step."""
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tfdp.accounting import Ledger, NotPrivateEvent
+from tfdp.data import DeclaredDataset, PoissonBatches
+from tfdp.gradients import Plan, prove
+from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensors
+from tfdp.optimizers.fit_arguments import lots_of_fit
+from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
+from tfdp.optimizers.step import PrivateStep
+
+
+class PrivateTraining:
+    """Binds a model and its private optimizer. Made by ``compile``, replaced by the next ``compile``."""
+
+    def __init__(self, model: keras.Model, optimizer: PrivateOptimizer):
+        self._model = weakref.ref(model)
+        self.optimizer = optimizer
+        self._plan: Plan | None = None
+        self._proved_for: Any = None
+        self._step: PrivateStep | None = None
+
+    @property
+    def model(self) -> keras.Model:
+        return self._model()
+
+    def adopt(self, ledger: Ledger) -> None:
+        self.optimizer.adopt_ledger(ledger)
+
+    def close(self) -> None:
+        """The optimizer is free to train another model, or this one again."""
+        self.optimizer.__dict__.pop("_tfdp_model", None)
+
+    def train_step(self, data: Any) -> dict:
+        """Keras calls this in place of the model's own train_step."""
+        if self._step is None:
+            raise RuntimeError(ONLY_FIT)
+        return self._step(data)
+
+    def fit(self, original: Callable, arguments: dict, public_size: int | None) -> Any:
+        """Draw the lots, prove the engine, open a line in the ledger, and let Keras run the epochs."""
+        model, optimizer = self.model, self.optimizer
+        self._check(model)
+        lots, arguments = lots_of_fit(arguments, public_size)
+        self._build(model, lots)
+        plan = self._prove(model, lots)
+        steps_per_pass = lots.steps_per_pass if isinstance(lots, DeclaredDataset) else None
+        optimizer.generator.reseed_after_fork()
+        optimizer.open_line(self._event(lots), lots.sampling, steps_per_pass)
+        step = PrivateStep(model, optimizer, plan, lots.batch_size)
+        if self._step is None or not step.runs_like(self._step):
+            self._step = step
+            model.train_function = None
+        arguments |= _stream(lots, arguments["steps_per_epoch"], self._step.jit_compile)
+        self._step.open()
+        try:
+            # XLA compiles the step's core, see PrivateStep; around it shapes change with every lot.
+            with instance_attribute(model, "_jit_compile", False):
+                return original(**arguments)
+        finally:
+            self._step.close()
+
+    def _event(self, lots):
+        if lots.seeded:
+            return NotPrivateEvent("a sampling_seed was given: whoever knows the seed knows the lots")
+        return self.optimizer.mechanism.event()
+
+    def _check(self, model: keras.Model) -> None:
+        if model.optimizer is not self.optimizer:
+            raise RuntimeError(
+                "The model's optimizer was replaced after compile(), so the private step no longer belongs to it. Compile "
+                "again with the optimizer you want."
+            )
+        if model.distribute_strategy.num_replicas_in_sync > 1:
+            raise ValueError(
+                "Private training on several replicas (tf.distribute) is not available: build and compile the model outside "
+                "the strategy's scope."
+            )
+        overwritten = [
+            v.path for v in model.trainable_variables if getattr(v, "overwrite_with_gradient", False)
+        ]
+        if overwritten:
+            raise ValueError(
+                f"The weights {overwritten} are overwritten with their gradient (float8 training), which no clipping or "
+                "noise can cover. Use a dtype policy without float8."
+            )
+        if self.optimizer.built:
+            known = {id(v) for v in self.optimizer._trainable_variables}
+            if {id(v) for v in model.trainable_variables} != known:
+                raise ValueError(
+                    "The set of trainable weights changed since the optimizer was built (a layer was frozen or unfrozen). "
+                    "Compile again with a new optimizer; the model keeps its ledger."
+                )
+
+    def _build(self, model: keras.Model, lots: PoissonBatches | DeclaredDataset) -> None:
+        """Weights, losses and metrics exist before the proof and the first trace."""
+        record = map_tensors(tf.convert_to_tensor, lots.head(2))
+        x, y, sample_weight = (*record, None, None)[:3]
+        compiled = [part for part in (model._compile_loss, model._compile_metrics) if part is not None]
+        if not all(layer.built for layer in all_layers(model)) or not all(part.built for part in compiled):
+            y_pred = model(x, training=False)
+            model._compute_loss(x, y, y_pred, sample_weight, training=False)
+            model.compute_metrics(x, y, y_pred, sample_weight)
+            model._clear_losses()
+            model.reset_metrics()
+        if not model.trainable_variables:
+            raise ValueError(f"The model {model.name!r} has no trainable weights.")
+        self.optimizer.build(model.trainable_variables)
+
+    def _prove(self, model: keras.Model, lots) -> Plan:
+        key = (
+            [id(v) for v in model.trainable_variables],
+            [(id(layer), layer.trainable, layer.compute_dtype) for layer in all_layers(model)],
+            str(lots.record_spec),
+        )
+        if self._plan is None or self._proved_for != key:
+            self._plan = prove(model, lots.record_spec, lots.head(8))
+            self._proved_for = key
+        return self._plan
+
+
+def _stream(lots: PoissonBatches | DeclaredDataset, steps_per_epoch: int, bucketed: bool) -> dict:
+    """The lots as Keras's fit wants them."""
+    if isinstance(lots, DeclaredDataset):  # one iteration for all epochs: each new one would begin a new pass
+        return {"x": lots.dataset(), "steps_per_epoch": steps_per_epoch}
+    # Of known length, so that steps_per_execution stops at the end of an epoch.
+    return {"x": lots.dataset(bucketed=bucketed).take(steps_per_epoch), "steps_per_epoch": None}
