@@ -31,18 +31,13 @@ class BruteForce:
         return factors @ self.gradients / len(self.gradients) + self.regulariser_gradient
 
 
-def brute_force(
-    model: keras.Model, x: Any, y: Any = None, sample_weight: Any = None, class_weight=None
-) -> BruteForce:
+def brute_force(model: keras.Model, x: Any, y: Any = None, sample_weight: Any = None, class_weight=None) -> BruteForce:
     """The gradients of a compiled model's loss, example by example."""
     if class_weight is not None:
         sample_weight = sample_weight_of_classes(y, class_weight)
     size = len(keras.tree.flatten(x)[0])
     with without_weight_regularisers(model) as regularisers:
-        rows = [
-            _gradient(model, *(rows_of(data, i, i + 1) for data in (x, y, sample_weight)))
-            for i in range(size)
-        ]
+        rows = [_gradient(model, *(rows_of(data, i, i + 1) for data in (x, y, sample_weight))) for i in range(size)]
     return BruteForce(np.stack(rows), _regulariser_gradient(model, regularisers))
 
 
@@ -101,9 +96,7 @@ def split_by_weight(model: keras.Model, flat: np.ndarray) -> list[np.ndarray]:
 
 def flat_weights(model: keras.Model) -> np.ndarray:
     """All trainable weights side by side, in float64."""
-    return np.concatenate(
-        [np.ravel(keras.ops.convert_to_numpy(w)).astype("float64") for w in model.trainable_weights]
-    )
+    return np.concatenate([np.ravel(keras.ops.convert_to_numpy(w)).astype("float64") for w in model.trainable_weights])
 
 
 def rows_of(data: Any, start: int, stop: int) -> Any:

@@ -152,9 +152,7 @@ def test_a_public_size_takes_the_place_of_the_number_of_records():
     assert batches.steps_per_epoch == 10 and batches.sampling == Poisson(0.1, 1000, public_size=True)
     rows = sum(len(lot) for lot in lots_of(batches, 500))
     assert scipy.stats.binomtest(rows, 983 * 500, 0.1).pvalue > P_VALUE
-    assert PoissonBatches(np.arange(9), batch_size=10, public_size=10).sampling == FullBatch(
-        10, public_size=True
-    )
+    assert PoissonBatches(np.arange(9), batch_size=10, public_size=10).sampling == FullBatch(10, public_size=True)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What records can be drawn from, without copying it."""
 
+import collections.abc
 import subprocess
 import sys
 
@@ -89,7 +90,10 @@ def test_a_source_with_targets_of_its_own():
 
 
 def test_a_tfds_source_says_which_fields_are_supervised():
-    source = Source(lambda number: {"image": IMAGES[number], "label": number, "file": "name"})
+    class TfdsSource(Source, collections.abc.MappingView, collections.abc.Sequence):
+        """Of the same types as `tfds.data_source`, which tf.nest would take for structures."""
+
+    source = TfdsSource(lambda number: {"image": IMAGES[number], "label": number, "file": "name"})
     batches = PoissonBatches(source, batch_size=50)
     assert set(batches.record_spec[0]) == {"image", "label", "file"}
     source.dataset_info = type("Info", (), {"supervised_keys": ("image", "label")})()
@@ -124,7 +128,7 @@ def test_pandas_frames_as_in_keras():
             {"c": np.zeros(8), "d": np.zeros(8, bool)},
             None,
         ),
-        ([np.zeros((8, 2)), np.array(list("abcdefgh"))], (np.zeros(8), np.zeros((8, 2))), np.ones(8)),
+        ([np.zeros((8, 2)), tf.constant(list("abcdefgh"))], (np.zeros(8), np.zeros((8, 2))), np.ones(8)),
         (tf.constant(list("abcdefgh")), tf.zeros((8,), tf.bfloat16), None),
     ],
     ids=["float64", "float16", "bytes", "dicts", "lists", "strings"],
@@ -140,6 +144,14 @@ def test_lots_look_like_the_batches_of_keras(x, y, weight):
         (leaf.dtype, leaf.shape) for leaf in tf.nest.flatten(ours)
     ]
     assert all(spec.shape[0] is None for spec in tf.nest.flatten(batches.record_spec))
+
+
+@pytest.mark.parametrize("x", [IMAGES, Source(lambda number: IMAGES[number])], ids=["array", "source"])
+def test_the_first_records(x):
+    batches = PoissonBatches(x, NUMBERS, batch_size=50)
+    images, numbers = batches.head(5)
+    assert np.array_equal(numbers, range(5)) and np.array_equal(images, IMAGES[:5])
+    assert np.array_equal(batches.shard(1, 200).head(5)[1], [1, 201, 401])
 
 
 def test_views_and_foreign_byte_orders_are_read_rightly():
@@ -216,13 +228,13 @@ def peak():
 def draw(x):
     batches = PoissonBatches({"x": x}, x[:, 0], batch_size=100)
     for bucketed in (False, True):
-        assert len(list(batches.shard(0, 2).dataset(bucketed).take(40))) == 40
-        assert len(list(batches.dataset(bucketed).take(40))) == 40
+        assert len(list(batches.shard(0, 2).dataset(bucketed).take(5))) == 5
+        assert len(list(batches.dataset(bucketed).take(5))) == 5
 
 small = np.ones((1000, 250))
 draw(small), draw(tf.constant(small))
-large = np.ones((200_000, 250))  # 400 MB
-tensor = tf.fill((200_000, 250), 1.0)  # 200 MB
+large = np.ones((120_000, 250))  # 240 MB
+tensor = tf.fill((120_000, 250), 1.0)  # 120 MB
 before = peak()
 draw(large), draw(tensor)
 print(peak() - before)
@@ -231,10 +243,8 @@ print(peak() - before)
 
 def test_nothing_is_copied():
     """In a process of its own, because the peak of memory never goes down."""
-    printed = subprocess.run(
-        [sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True
-    ).stdout
-    assert float(printed) < 100  # MB: some blocks of 16 MB in flight, while a copy would take 200 or 400
+    printed = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True).stdout
+    assert float(printed) < 60  # MB: a few blocks of at most 16 MB each, while a copy would take 120 or 240
 
 
 EXIT = """

@@ -18,9 +18,7 @@ LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
 def perceptron(dtype):
-    return keras.Sequential(
-        [layers.Input((4,)), layers.Dense(6, "tanh", dtype=dtype), layers.Dense(3, dtype=dtype)]
-    )
+    return keras.Sequential([layers.Input((4,)), layers.Dense(6, "tanh", dtype=dtype), layers.Dense(3, dtype=dtype)])
 
 
 def convolutional(dtype):
@@ -88,9 +86,7 @@ def check(model: keras.Model, twin: keras.Model, x: np.ndarray, y: np.ndarray, c
     twin.compile(optimizer="sgd", loss=LOSS)
     examples = brute_force(twin, x, y)
     clip = float(np.quantile(examples.norms, 0.5) * clip_at)
-    model.compile(
-        optimizer=tfdp.NoisySGD(learning_rate=1.0, l2_norm_clip=clip, noise_multiplier=0.0), loss=LOSS
-    )
+    model.compile(optimizer=tfdp.NoisySGD(learning_rate=1.0, l2_norm_clip=clip, noise_multiplier=0.0), loss=LOSS)
     before = flat_weights(model)
     model.fit(x, y, batch_size=SIZE, epochs=1, verbose=0)
     expected = -examples.update(clip)

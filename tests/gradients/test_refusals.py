@@ -31,9 +31,7 @@ class Refused:
 
 def around(make: Callable[[], layers.Layer], shape=(4,)) -> Callable[[], keras.Model]:
     """Dense, the layer under test, Dense: nothing bounds the values, so that large ones come through."""
-    return lambda: keras.Sequential(
-        [layers.Input(shape), layers.Dense(4), make(), layers.Flatten(), layers.Dense(2)]
-    )
+    return lambda: keras.Sequential([layers.Input(shape), layers.Dense(4), make(), layers.Flatten(), layers.Dense(2)])
 
 
 def named(layer_class: type[layers.Layer]) -> Refused:
@@ -100,18 +98,14 @@ REFUSED = {
     "base model called with training=False": Refused(base_model_with_training_false, "leaky_norm"),
     "mean of the lot": named(mixing.SubtractsTheMean),
     "softmax over the lot": Refused(around(lambda: layers.Softmax(axis=0, name="leaky")), "leaky"),
-    "unit norm over the lot": Refused(
-        around(lambda: layers.UnitNormalization(axis=0, name="leaky")), "leaky"
-    ),
+    "unit norm over the lot": Refused(around(lambda: layers.UnitNormalization(axis=0, name="leaky")), "leaky"),
     "division by the lot size": named(mixing.DividesByTheLotSize),
     "stop_gradient": named(mixing.AddsTheStoppedMean),
     "argmax over the lot": named(mixing.MarksTheLargest),
     "sorted lot": named(mixing.SortsTheLot),
     "dead relu": named(mixing.AddsTheMeanAboveAHundred),
     "shifted lot": named(mixing.ShiftsTheLot),
-    "token ids": Refused(
-        neighbouring_tokens, "leaky", x=np.arange(SIZE * 3, dtype="int32").reshape(SIZE, 3) % 5
-    ),
+    "token ids": Refused(neighbouring_tokens, "leaky", x=np.arange(SIZE * 3, dtype="int32").reshape(SIZE, 3) % 5),
     "place in the lot": named(mixing.CountsRows),
     "only larger lots": named(mixing.MixesLargerLots),
     "gate at zero": named(mixing.OpensAGate),
@@ -134,9 +128,7 @@ def compiled(case: Refused) -> keras.Model:
     keras.utils.set_random_seed(0)
     model = case.model()
     model(case.x)
-    model.compile(
-        optimizer=tfdp.NoisySGD(learning_rate=0.1, l2_norm_clip=1.0, noise_multiplier=1.0), loss=case.loss
-    )
+    model.compile(optimizer=tfdp.NoisySGD(learning_rate=0.1, l2_norm_clip=1.0, noise_multiplier=1.0), loss=case.loss)
     return model
 
 
@@ -182,9 +174,7 @@ def test_the_message_about_batch_normalization_says_what_to_use():
 def test_no_message_quotes_a_record(name: str):
     case = REFUSED[name]
     with pytest.raises(ValueError) as refusal:
-        compiled(case).fit(
-            np.full_like(case.x, 7654321.0), np.full_like(case.y, 7654321.0), batch_size=SIZE, verbose=0
-        )
+        compiled(case).fit(np.full_like(case.x, 7654321.0), np.full_like(case.y, 7654321.0), batch_size=SIZE, verbose=0)
     assert "7654321" not in str(refusal.value)
     assert "7.654321" not in str(refusal.value)
 

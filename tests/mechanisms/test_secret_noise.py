@@ -26,12 +26,57 @@ ONES = 2**64 - 1
 LARGEST = math.sqrt(150 * math.log(2))
 
 
-def run(script: str) -> dict:
-    """Runs a script in a process of its own and returns the last line it prints, read as JSON."""
+IN_A_PROCESS_OF_ITS_OWN = """
+import json, os
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+from tfdp.mechanisms.secret_noise import SecretGenerator, standard_normals
+
+generator = SecretGenerator(seed=7)
+generator.random_bits([2])
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
+    os.write(write, json.dumps(generator.random_bits([2]).numpy().tolist()).encode())
+    os._exit(0)
+os.waitpid(child, 0)
+forked = [generator.random_bits([2]).numpy().tolist(), json.loads(os.read(read, 1000))]
+
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+outside = SecretGenerator()
+with strategy.scope():
+    inside = SecretGenerator()
+replicas = []
+for generator in (outside, inside):
+    each = tf.function(lambda: strategy.run(lambda: generator.random_bits([2])))
+    def merged():
+        return tf.distribute.get_replica_context().merge_call(lambda _: generator.random_bits([2]))
+    once = tf.function(lambda: strategy.run(merged))
+    bits = []
+    for _ in range(2):
+        bits += [value.numpy().tolist() for value in each().values] + [once().numpy().tolist()]
+        generator.reseed()
+    replicas.append(bits)
+
+tf.config.experimental.enable_op_determinism()
+deterministic = []
+for _ in range(2):
+    tf.random.set_seed(0)
+    generator = SecretGenerator()
+    draw = tf.function(lambda: standard_normals(generator, [(3,)])[0])
+    deterministic += [draw().numpy().tolist(), draw().numpy().tolist()]
+
+print(json.dumps({"forked": forked, "replicas": replicas, "deterministic": deterministic}))
+"""
+
+
+@pytest.fixture(scope="module")
+def elsewhere() -> dict:
+    """Draws of a process of its own: forks, several devices and op determinism do not suit the one of the tests."""
     environment = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", PYTHONPATH=os.pathsep.join(sys.path))
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=120
-    )
+    command = [sys.executable, "-c", IN_A_PROCESS_OF_ITS_OWN]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -128,7 +173,7 @@ def test_the_radius_has_the_tail_of_a_true_pair_out_to_its_end():
         cell = round(scipy.stats.rayleigh.sf(radius) * 2**75) - 1  # as many of the 2^75 cells lie further out
         radius_bits, low = divmod(cell, 2048)
         value = float(normals_from_bits(words([radius_bits]), words([2047 - low]), "float64")[0][0])
-        assert value == pytest.approx(radius, rel=2e-3 if radius > 9.5 else 1e-6)
+        assert value == pytest.approx(radius, rel=1e-3 if radius > 9 else 1e-6)
 
 
 # The distribution
@@ -193,17 +238,8 @@ def test_global_seeds_do_not_move_it():
     assert not (drawn[0] == drawn[1]).any()
 
 
-def test_it_works_under_op_determinism_and_is_no_more_predictable():
-    script = """
-import json, keras, tensorflow as tf
-tf.config.experimental.enable_op_determinism()
-keras.utils.set_random_seed(0)
-from tfdp.mechanisms.secret_noise import SecretGenerator, standard_normals
-draw = tf.function(lambda: standard_normals(generator, [(3,)])[0])
-generator = SecretGenerator()
-print(json.dumps([draw().numpy().tolist(), draw().numpy().tolist()]))
-"""
-    values = np.ravel([run(script), run(script)])
+def test_it_works_under_op_determinism_and_is_no_more_predictable(elsewhere):
+    values = np.array(elsewhere["deterministic"])
     assert len(np.unique(values)) == values.size == 12
 
 
@@ -242,21 +278,8 @@ def test_a_pickle_holds_no_state():
     assert not holds_state([pickle.dumps(generator), repr(generator).encode()], state(generator))
 
 
-def test_a_forked_process_draws_other_bits_than_its_parent():
-    script = """
-import json, os
-from tfdp.mechanisms.secret_noise import SecretGenerator
-generator = SecretGenerator(seed=7)
-generator.random_bits([2])
-read, write = os.pipe()
-child = os.fork()
-if child == 0:
-    os.write(write, json.dumps(generator.random_bits([2]).numpy().tolist()).encode())
-    os._exit(0)
-os.waitpid(child, 0)
-print(json.dumps([generator.random_bits([2]).numpy().tolist(), json.loads(os.read(read, 1000))]))
-"""
-    parent, child = run(script)
+def test_a_forked_process_draws_other_bits_than_its_parent(elsewhere):
+    parent, child = elsewhere["forked"]
     assert not set(parent) & set(child)
 
 
@@ -299,42 +322,17 @@ def test_it_can_be_made_while_a_graph_is_traced():
     assert len(np.unique([draw().numpy(), draw().numpy(), made[0].random_bits([2]).numpy()])) == 6
 
 
-def test_replicas_draw_different_bits_and_a_draw_across_them_is_one():
-    script = """
-import json, tensorflow as tf
-cpu = tf.config.list_physical_devices("CPU")[0]
-tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-from tfdp.mechanisms.secret_noise import SecretGenerator
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-generators = [SecretGenerator()]
-with strategy.scope():
-    generators.append(SecretGenerator())
-drawn = []
-for generator in generators:
-    each = tf.function(lambda: strategy.run(lambda: generator.random_bits([2])))
-    def merged():
-        return tf.distribute.get_replica_context().merge_call(lambda _: generator.random_bits([2]))
-    once = tf.function(lambda: strategy.run(merged))
-    bits = []
-    for _ in range(2):
-        bits += [value.numpy().tolist() for value in each().values] + [once().numpy().tolist()]
-        generator.reseed()
-    drawn.append(bits)
-print(json.dumps(drawn))
-"""
-    for bits in run(script):
-        assert np.shape(bits) == (6, 2) and len({word for pair in bits for word in pair}) == 12
+def test_replicas_draw_different_bits_and_a_draw_across_them_is_one(elsewhere):
+    for bits in elsewhere["replicas"]:
+        assert np.shape(bits) == (6, 2)
+        assert len({word for pair in bits for word in pair}) == 12
 
 
 # Saved files
 
 
 def holds_state(contents: list[bytes], state_words: list[int]) -> bool:
-    forms = [
-        form
-        for word in state_words
-        for form in (struct.pack("<q", word), struct.pack(">q", word), b"%d" % word)
-    ]
+    forms = [form for word in state_words for form in (struct.pack("<q", word), struct.pack(">q", word), b"%d" % word)]
     return any(form in content for content in contents for form in forms)
 
 
@@ -350,7 +348,7 @@ def contents_of(folder) -> list[bytes]:
 
 
 class NoisyOptimizer(keras.optimizers.SGD):
-    """Holds a generator in every way an attribute can hold one, and draws from it in the graph of its step."""
+    """Holds a generator as attributes can hold one, and draws from it in the graph of its step."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -410,19 +408,16 @@ def test_the_support_costs_each_draw_at_least_what_a_true_pair_has_beyond_it():
 
 
 def test_cutting_the_radius_adds_no_more_delta_than_stated():
-    """A scalar query of sensitivity 1, with the radius cut at a place where the cost is large enough to integrate."""
+    """A scalar query of sensitivity 1, the radius cut where the cost is large enough to integrate."""
     sigma, epsilon, cut = 1.0, 1.0, 2.0
     distance = scipy.stats.rayleigh.sf(cut)
-    grid = np.linspace(-12, 13, 400_001)
-    angle = (np.arange(4000) + 0.5) * (np.pi / 8000)  # by symmetry, a quarter turn
+    grid = np.linspace(-12, 13, 100_001)
+    angle = (np.arange(2000) + 0.5) * (np.pi / 4000)  # by symmetry, a quarter turn
     true_tail = scipy.stats.norm.sf
     # the law of min(R, cut) cos A has a continuous part inside and, from R > cut, mass on [-cut, cut]
-    inside = np.linspace(-cut, cut, 20_001)
+    inside = np.linspace(-cut, cut, 4_001)
     tail_inside = np.array(
-        [
-            np.where(np.cos(angle) * cut > abs(z), np.exp(-0.5 * (z / np.cos(angle)) ** 2), 0).mean() / 2
-            for z in inside
-        ]
+        [np.where(np.cos(angle) * cut > abs(z), np.exp(-0.5 * (z / np.cos(angle)) ** 2), 0).mean() / 2 for z in inside]
     )
     cut_tail = np.where(inside >= 0, tail_inside, 1 - tail_inside)
 
@@ -433,6 +428,7 @@ def test_cutting_the_radius_adds_no_more_delta_than_stated():
 
     with_true_noise = delta(true_tail)
     with_cut_noise = delta(lambda z: np.interp(z, inside, cut_tail, left=1, right=0))
+    assert with_true_noise == pytest.approx(scipy.stats.norm.cdf(-0.5) - math.e * scipy.stats.norm.cdf(-1.5), abs=1e-4)
     assert with_true_noise < with_cut_noise <= with_true_noise + (1 + math.exp(epsilon)) * distance
 
 

@@ -117,9 +117,7 @@ def transformer_block(draw):
     def model():
         ids = layers.Input((5,), dtype="int32")
         x = layers.Embedding(8, 6)(ids)
-        x = layers.LayerNormalization()(
-            x + layers.MultiHeadAttention(2, key_dim=3)(x, x, use_causal_mask=True)
-        )
+        x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, key_dim=3)(x, x, use_causal_mask=True))
         x = layers.LayerNormalization()(x + layers.Dense(6)(layers.Dense(10, "gelu")(x)))
         return keras.Model(ids, layers.Dense(3, "softmax")(layers.GlobalAveragePooling1D()(x)))
 

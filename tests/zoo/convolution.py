@@ -29,9 +29,7 @@ def conv1d_valid(draw):
 
 @case
 def conv1d_same_with_strides(draw):
-    return convolutional(
-        draw, (9, 3), lambda: layers.Conv1D(4, 4, strides=2, padding="same", activation="tanh")
-    )
+    return convolutional(draw, (9, 3), lambda: layers.Conv1D(4, 4, strides=2, padding="same", activation="tanh"))
 
 
 @representative
@@ -208,9 +206,7 @@ def separable_conv2d(draw):
     return convolutional(
         draw,
         (7, 7, 3),
-        lambda: layers.SeparableConv2D(
-            4, 3, depth_multiplier=2, strides=2, padding="same", activation="tanh"
-        ),
+        lambda: layers.SeparableConv2D(4, 3, depth_multiplier=2, strides=2, padding="same", activation="tanh"),
         lambda: layers.SeparableConv2D(3, 2, activation="tanh"),
     )
 

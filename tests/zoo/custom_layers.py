@@ -100,9 +100,7 @@ def custom_layer_with_structured_input(draw):
         a, b = layers.Input((4,), name="a"), layers.Input((4,), name="b")
         return keras.Model({"a": a, "b": b}, layers.Dense(2)(Merge()({"a": a, "b": b}, scale=0.5)))
 
-    return Case(
-        model=model, x={"a": draw.reals(6, 4), "b": draw.reals(6, 4)}, y=draw.reals(6, 2), compile=MSE
-    )
+    return Case(model=model, x={"a": draw.reals(6, 4), "b": draw.reals(6, 4)}, y=draw.reals(6, 2), compile=MSE)
 
 
 class Recurrence(layers.Layer):
@@ -162,9 +160,7 @@ class HalfFrozen(layers.Layer):
 
     def build(self, input_shape):
         self.trained = self.add_weight(shape=(input_shape[-1],), name="trained")
-        self.fixed = self.add_weight(
-            shape=(input_shape[-1],), initializer="ones", trainable=False, name="fixed"
-        )
+        self.fixed = self.add_weight(shape=(input_shape[-1],), initializer="ones", trainable=False, name="fixed")
 
     def call(self, x):
         return ops.tanh(x * self.trained + self.fixed)

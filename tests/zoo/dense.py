@@ -98,9 +98,7 @@ def einsum_dense_with_heads(draw):
         model=lambda: keras.Sequential(
             [
                 layers.Input((5, 4)),
-                layers.EinsumDense(
-                    "abc,cde->abde", output_shape=(None, 2, 3), bias_axes="de", activation="tanh"
-                ),
+                layers.EinsumDense("abc,cde->abde", output_shape=(None, 2, 3), bias_axes="de", activation="tanh"),
                 layers.EinsumDense("abde,def->abf", output_shape=(None, 4), bias_axes="f"),
             ]
         ),
@@ -216,9 +214,7 @@ def dense_on_time_major_sequences_as_long_as_the_lot(draw):
 @case
 def dense_on_flattened_time_major_sequences(draw):
     """B*T rows again, but time-major: row r belongs to example r modulo B."""
-    return Case(
-        model=lambda: TimeMajor(flatten=True), x=draw.reals(6, 5, 4), y=draw.reals(6, 5, 2), compile=MSE
-    )
+    return Case(model=lambda: TimeMajor(flatten=True), x=draw.reals(6, 5, 4), y=draw.reals(6, 5, 2), compile=MSE)
 
 
 @case
@@ -261,9 +257,7 @@ def dense_bilinear_merge(draw):
     def model():
         first, second = layers.Input((4,)), layers.Input((4,))
         a, b = layers.Dense(5, "tanh")(first), layers.Dense(5, "tanh")(second)
-        merged = layers.Concatenate()(
-            [layers.Dot(axes=1)([a, b]), layers.Add()([a, b]), layers.Multiply()([a, b])]
-        )
+        merged = layers.Concatenate()([layers.Dot(axes=1)([a, b]), layers.Add()([a, b]), layers.Multiply()([a, b])])
         return keras.Model([first, second], layers.Dense(2)(layers.Concatenate()([merged, a - b])))
 
     return Case(model=model, x=[draw.reals(6, 4), draw.reals(6, 4)], y=draw.reals(6, 2), compile=MSE)

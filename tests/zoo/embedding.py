@@ -154,9 +154,7 @@ def embedding_of_positions(draw):
 def embedding_with_lora(draw):
     def model():
         embedding = layers.Embedding(5, 4)
-        model = keras.Sequential(
-            [layers.Input((3,), dtype="int32"), embedding, layers.Flatten(), layers.Dense(2)]
-        )
+        model = keras.Sequential([layers.Input((3,), dtype="int32"), embedding, layers.Flatten(), layers.Dense(2)])
         embedding.enable_lora(rank=2)
         return model
 

@@ -6,17 +6,13 @@ from keras import layers
 
 from tests.zoo.cases import Case, case, representative
 
-OWN_MEAN = (
-    "each example takes the mean over its own unmasked tokens, Keras the mean over those of the whole lot"
-)
+OWN_MEAN = "each example takes the mean over its own unmasked tokens, Keras the mean over those of the whole lot"
 OWN_WEIGHTS = "each example divides by its own sum of weights, Keras by that of the whole lot"
 LENGTHS = (5, 2, 3, 1, 5, 4)
 
 
 def perceptron(outputs, activation=None):
-    return lambda: keras.Sequential(
-        [layers.Input((4,)), layers.Dense(5, "tanh"), layers.Dense(outputs, activation)]
-    )
+    return lambda: keras.Sequential([layers.Input((4,)), layers.Dense(5, "tanh"), layers.Dense(outputs, activation)])
 
 
 @representative
@@ -88,9 +84,7 @@ def mean_with_token_weights(draw):
 def token_weights(draw):
     """Weights of rank 2, and a loss that divides by the number of tokens."""
     return Case(
-        model=lambda: keras.Sequential(
-            [layers.Input((4, 3)), layers.GRU(4, return_sequences=True), layers.Dense(2)]
-        ),
+        model=lambda: keras.Sequential([layers.Input((4, 3)), layers.GRU(4, return_sequences=True), layers.Dense(2)]),
         x=draw.reals(6, 4, 3),
         y=draw.reals(6, 4, 2),
         sample_weight=draw.weights(6, 4),
@@ -170,9 +164,7 @@ def ignored_class_in_token_loss(draw):
     labels[:, 0] = 1  # at least one counted token in each example
     labels[np.arange(5)[None, :] >= np.array(LENGTHS)[:, None]] = -1
     return Case(
-        model=lambda: keras.Sequential(
-            [layers.Input((5, 3)), layers.Conv1D(4, 2, padding="causal"), layers.Dense(3)]
-        ),
+        model=lambda: keras.Sequential([layers.Input((5, 3)), layers.Conv1D(4, 2, padding="causal"), layers.Dense(3)]),
         x=draw.reals(6, 5, 3),
         y=labels,
         compile={"loss": keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=-1)},

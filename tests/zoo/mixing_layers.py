@@ -113,9 +113,7 @@ class KeepsARunningMean(layers.Layer):
     """Assigns a weight that is not trained: what one lot held is seen by the next."""
 
     def build(self, input_shape):
-        self.mean = self.add_weight(
-            shape=(input_shape[-1],), initializer="zeros", trainable=False, name="mean"
-        )
+        self.mean = self.add_weight(shape=(input_shape[-1],), initializer="zeros", trainable=False, name="mean")
 
     def call(self, x):
         self.mean.assign(0.9 * self.mean + 0.1 * ops.mean(x, axis=0))

@@ -113,9 +113,7 @@ def frozen_batch_normalization(draw):
 @case
 def batch_normalization_frozen_after_building(draw):
     def model():
-        model = keras.Sequential(
-            [layers.Input((5,)), layers.Dense(6, "tanh"), batch_normalization(), layers.Dense(2)]
-        )
+        model = keras.Sequential([layers.Input((5,)), layers.Dense(6, "tanh"), batch_normalization(), layers.Dense(2)])
         model.layers[1].trainable = False
         return model
 
@@ -139,6 +137,4 @@ def batch_normalization_called_in_inference_mode(draw):
 
     In a functional model Keras replaces that `training=False` by the mode the model is called in.
     """
-    return Case(
-        model=InferenceModeInside, x=draw.reals(6, 3, 4), y=draw.reals(6, 3, 2), compile={"loss": "mse"}
-    )
+    return Case(model=InferenceModeInside, x=draw.reals(6, 3, 4), y=draw.reals(6, 3, 2), compile={"loss": "mse"})

@@ -25,9 +25,7 @@ def lstm(draw):
 
 @case
 def lstm_over_lstm(draw):
-    return recurrent(
-        draw, lambda: layers.LSTM(4, return_sequences=True), lambda: layers.LSTM(3, use_bias=False)
-    )
+    return recurrent(draw, lambda: layers.LSTM(4, return_sequences=True), lambda: layers.LSTM(3, use_bias=False))
 
 
 @case
@@ -150,9 +148,7 @@ def encoder_and_decoder_with_states(draw):
     def model():
         source, target = layers.Input((4, 3)), layers.Input((3, 2))
         _, hidden, cell = layers.LSTM(4, return_state=True)(source)
-        decoded = layers.LSTM(4, return_sequences=True)(
-            target, initial_state=[hidden, layers.Dense(4, "tanh")(cell)]
-        )
+        decoded = layers.LSTM(4, return_sequences=True)(target, initial_state=[hidden, layers.Dense(4, "tanh")(cell)])
         return keras.Model([source, target], layers.Dense(2)(decoded))
 
     return Case(model=model, x=[draw.reals(5, 4, 3), draw.reals(5, 3, 2)], y=draw.reals(5, 3, 2), compile=MSE)
@@ -161,9 +157,7 @@ def encoder_and_decoder_with_states(draw):
 @representative
 @case
 def stacked_cells(draw):
-    return recurrent(
-        draw, lambda: layers.RNN([layers.LSTMCell(3), layers.GRUCell(4), layers.SimpleRNNCell(3)])
-    )
+    return recurrent(draw, lambda: layers.RNN([layers.LSTMCell(3), layers.GRUCell(4), layers.SimpleRNNCell(3)]))
 
 
 class GatedSum(layers.Layer):

@@ -75,9 +75,7 @@ def lstm_called_twice(draw):
     def model():
         left, right = layers.Input((3, 2)), layers.Input((4, 2))
         shared = layers.LSTM(3)
-        return keras.Model(
-            [left, right], layers.Dense(2)(layers.Concatenate()([shared(left), shared(right)]))
-        )
+        return keras.Model([left, right], layers.Dense(2)(layers.Concatenate()([shared(left), shared(right)])))
 
     return Case(model=model, x=[draw.reals(5, 3, 2), draw.reals(5, 4, 2)], y=draw.reals(5, 2), compile=MSE)
 

@@ -144,9 +144,7 @@ def inputs_of_several_ranks(draw):
         parts = [ops.expand_dims(number, -1), layers.Dense(3, "tanh")(vector), layers.SimpleRNN(3)(sequence)]
         return keras.Model([number, vector, sequence], layers.Dense(1)(layers.Concatenate()(parts)))
 
-    return Case(
-        model=model, x=[draw.reals(6), draw.reals(6, 3), draw.reals(6, 4, 2)], y=draw.reals(6), compile=MSE
-    )
+    return Case(model=model, x=[draw.reals(6), draw.reals(6, 3), draw.reals(6, 4, 2)], y=draw.reals(6), compile=MSE)
 
 
 @case
@@ -180,9 +178,7 @@ def weight_regularisers(draw):
         model=lambda: keras.Sequential(
             [
                 layers.Input((4,)),
-                layers.Dense(
-                    5, "tanh", kernel_regularizer=keras.regularizers.L2(1e-3), bias_regularizer="l2"
-                ),
+                layers.Dense(5, "tanh", kernel_regularizer=keras.regularizers.L2(1e-3), bias_regularizer="l2"),
                 layers.Dense(2, kernel_regularizer=keras.regularizers.L1(1e-3)),
             ]
         ),

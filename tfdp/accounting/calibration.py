@@ -3,8 +3,6 @@ spent."""
 
 from __future__ import annotations
 
-import math
-
 from tfdp.accounting import checks, gdp
 from tfdp.accounting.accountants import epsilon
 from tfdp.accounting.events import Event, GaussianEvent
@@ -97,9 +95,7 @@ def max_steps(
         10206
     """
     event, sampling = GaussianEvent(noise_multiplier), Poisson(sampling_rate)
-    return max_more_steps(
-        _NOTHING, event, sampling, target_epsilon=target_epsilon, delta=delta, accountant=accountant
-    )
+    return max_more_steps(_NOTHING, event, sampling, target_epsilon=target_epsilon, delta=delta, accountant=accountant)
 
 
 def max_more_steps(
@@ -122,7 +118,7 @@ def max_more_steps(
     def cost(steps: float) -> float:
         return epsilon(ledger.record(event, sampling, int(steps)), delta=delta, accountant=accountant)
 
-    if math.isinf(cost(1)) or cost(0) > target:
+    if cost(0) > target:
         return 0
     steps = largest_fitting(
         cost, target, _guessed_steps(target, delta, event, sampling), least=1, most=_MOST_STEPS, whole=True

@@ -49,6 +49,5 @@ class NotPrivateEvent(Event):
     def __post_init__(self) -> None:
         if not isinstance(self.reason, str) or not self.reason:
             raise ValueError(
-                f"reason must be a non-empty string, not {self.reason!r}: say what was released without "
-                "privacy"
+                f"reason must be a non-empty string, not {self.reason!r}: say what was released without privacy"
             )

@@ -141,9 +141,7 @@ def report(ledger: Ledger, delta: float) -> Report:
         delta=delta,
         relation=ledger.relation,
         status=Status.PROVEN if exact else Status.APPROXIMATE,
-        how="exact, nothing was sampled"
-        if exact
-        else "central limit theorem, can lie below the true epsilon",
+        how="exact, nothing was sampled" if exact else "central limit theorem, can lie below the true epsilon",
         mu=mu,
     )
 

@@ -32,9 +32,7 @@ class Line:
         if not isinstance(self.event, Event):
             raise ValueError(f"event must be an Event such as GaussianEvent(1.1), not {self.event!r}")
         if not isinstance(self.sampling, Sampling):
-            raise ValueError(
-                f"sampling must be a Sampling such as Poisson(256 / 60000, 60000), not {self.sampling!r}"
-            )
+            raise ValueError(f"sampling must be a Sampling such as Poisson(256 / 60000, 60000), not {self.sampling!r}")
         object.__setattr__(self, "steps", checks.count("steps", self.steps, _STEPS_ADVICE))
         object.__setattr__(self, "passes", self._counted_passes())
 
@@ -52,8 +50,7 @@ class Line:
         return checks.count(
             "passes",
             self.passes,
-            f"{self.steps} steps of {self.sampling.batches_per_pass} batches a pass touch at least {fewest} "
-            "passes",
+            f"{self.steps} steps of {self.sampling.batches_per_pass} batches a pass touch at least {fewest} passes",
             at_least=fewest,
         )
 

@@ -96,9 +96,7 @@ def _untouched(value: object) -> object:
     return tuple(_untouched(item) for item in value) if isinstance(value, list) else value
 
 
-def _expect_fields(
-    where: str, data: object, required: set[str], optional: frozenset | set = frozenset()
-) -> dict:
+def _expect_fields(where: str, data: object, required: set[str], optional: frozenset | set = frozenset()) -> dict:
     if not isinstance(data, dict):
         raise ValueError(f"{where} must be a JSON object, not {data!r}")
     if unknown := data.keys() - required - optional:

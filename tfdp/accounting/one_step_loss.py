@@ -85,9 +85,7 @@ def one_step_loss(noise_multiplier: float, sampling_rate: float, interval: float
     return OneStepLoss(remove, add, probabilities, moment)
 
 
-def _hockey_sticks(
-    losses: np.ndarray, noise_multiplier: float, sampling_rate: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _hockey_sticks(losses: np.ndarray, noise_multiplier: float, sampling_rate: float) -> tuple[np.ndarray, np.ndarray]:
     """delta(epsilon) of the pair (P, Q), and delta(epsilon) - (1 - e^epsilon), each to its own relative
     precision.
 

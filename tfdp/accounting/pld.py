@@ -63,9 +63,7 @@ class ComposedLoss:
 
     def delta(self, epsilon: float | np.ndarray) -> np.ndarray:
         """delta at an epsilon, or at several in ascending order."""
-        worst = np.maximum(
-            self.remove.get_delta_for_epsilon(epsilon), self.add.get_delta_for_epsilon(epsilon)
-        )
+        worst = np.maximum(self.remove.get_delta_for_epsilon(epsilon), self.add.get_delta_for_epsilon(epsilon))
         return np.clip(worst + self.rounding, 0.0, 1.0)
 
 
@@ -79,9 +77,7 @@ def report(ledger: Ledger, delta: float) -> Report:
         return _report(ledger, 0.0, delta, "the steps' total variation distances add up to less than delta")
     if _rounding(gaussians) > delta / 2:
         bound = rdp.report(ledger, delta).epsilon
-        return _report(
-            ledger, bound, delta, "delta is below double precision's reach, Renyi bound in its place"
-        )
+        return _report(ledger, bound, delta, "delta is below double precision's reach, Renyi bound in its place")
     loss = composed_loss(gaussians)
     if loss is None:
         bound = rdp.report(ledger, delta).epsilon
@@ -139,9 +135,7 @@ def exact_mu(gaussians: list[Gaussian]) -> float | None:
 
 def _total_variation(gaussians: list[Gaussian]) -> float:
     """An upper bound of delta at epsilon 0: the sum of the steps' own."""
-    return sum(
-        g.count * g.sampling_rate * math.erf(0.5 / g.noise_multiplier / math.sqrt(2)) for g in gaussians
-    )
+    return sum(g.count * g.sampling_rate * math.erf(0.5 / g.noise_multiplier / math.sqrt(2)) for g in gaussians)
 
 
 def _rounding(gaussians: list[Gaussian]) -> float:

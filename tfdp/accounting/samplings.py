@@ -108,9 +108,7 @@ class Shuffled(Sampling):
 
     def __post_init__(self) -> None:
         for field in ("size", "batch_size", "batches_per_pass"):
-            number = checks.count(
-                field, getattr(self, field), "write a whole number of at least 1", at_least=1
-            )
+            number = checks.count(field, getattr(self, field), "write a whole number of at least 1", at_least=1)
             object.__setattr__(self, field, number)
         if self.batch_size > self.size:
             raise ValueError(
@@ -144,9 +142,7 @@ class FixedSize(Sampling):
 
     def __post_init__(self) -> None:
         for field in ("size", "batch_size"):
-            number = checks.count(
-                field, getattr(self, field), "write a whole number of at least 1", at_least=1
-            )
+            number = checks.count(field, getattr(self, field), "write a whole number of at least 1", at_least=1)
             object.__setattr__(self, field, number)
         if self.batch_size > self.size:
             raise ValueError(

@@ -93,9 +93,7 @@ def _fixed_size_gaussian(line: Line) -> Term:
     inner = _gaussian(line.event.noise_multiplier / 2)
     if isinstance(inner, dp_accounting.NonPrivateDpEvent) or line.sampling.batch_size == line.sampling.size:
         return Term(inner, line.steps)
-    event = dp_accounting.SampledWithoutReplacementDpEvent(
-        line.sampling.size, line.sampling.batch_size, inner
-    )
+    event = dp_accounting.SampledWithoutReplacementDpEvent(line.sampling.size, line.sampling.batch_size, inner)
     return Term(event, line.steps)
 
 

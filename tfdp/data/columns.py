@@ -121,9 +121,7 @@ class FromSource:
             raise ValueError(f"{name} holds no records.")
         self._supervised = _supervised_keys(source)
         first = self._as_record(source[0])
-        self.spec = tf.nest.map_structure(
-            lambda row: row_spec(row.shape, row.dtype, f"a record of {name}"), first
-        )
+        self.spec = tf.nest.map_structure(lambda row: row_spec(row.shape, row.dtype, f"a record of {name}"), first)
 
     def read(self, members: np.ndarray) -> list[np.ndarray]:
         specs = tf.nest.flatten(self.spec)
@@ -141,8 +139,7 @@ class FromSource:
         return [self._stack(rows, spec) for rows, spec in zip(leaves, specs, strict=True)]
 
     def _as_record(self, item: Any) -> Any:
-        """The item with arrays for leaves, and as a tuple (x, y) or (x, y, sample_weight) if it names "
-        "these."""
+        """The item with arrays for leaves, and as a tuple (x, y) or (x, y, sample_weight) if it names these."""
         if self._supervised and isinstance(item, dict):
             item = tuple(item[key] for key in self._supervised)
         elif isinstance(item, dict) and set(item) in ({"x", "y"}, {"x", "y", "sample_weight"}):
@@ -194,9 +191,7 @@ def row_spec(shape: tuple[int, ...], dtype: Any, name: str) -> tf.TensorSpec:
     try:
         dtype = tf.as_dtype(dtype)
     except TypeError:
-        raise ValueError(
-            f"{name} has the type {dtype}, unknown to TensorFlow. Turn it into numbers."
-        ) from None
+        raise ValueError(f"{name} has the type {dtype}, unknown to TensorFlow. Turn it into numbers.") from None
     return tf.TensorSpec((None, *shape), keras.config.floatx() if dtype.is_floating else dtype)
 
 

@@ -48,7 +48,12 @@ class DeclaredDataset:
         as whole.
         """
         repeated = self._source if self.steps_per_epoch is None else self._source.repeat()
-        return repeated.map(self._with_presence).prefetch(1)
+
+        @tf.autograph.experimental.do_not_convert
+        def with_presence(*element: Any) -> tuple[tuple[Any, ...], tf.Tensor]:
+            return _with_presence(element, self.batch_size)
+
+        return repeated.map(with_presence).prefetch(1)
 
     def head(self, rows: int) -> tuple[Any, ...]:
         """The first few records of a batch, as arrays: to build and check a model with."""
@@ -56,22 +61,15 @@ class DeclaredDataset:
         record = _as_record(element)
         return tf.nest.map_structure(lambda leaf: leaf[:rows].numpy(), record)
 
-    def _with_presence(self, *element: Any) -> tuple[tuple[Any, ...], tf.Tensor]:
-        record = _as_record(element if len(element) > 1 else element[0])
-        rows = [tf.shape(leaf)[0] for leaf in tf.nest.flatten(record)]
-        checks = [
-            tf.debugging.assert_less_equal(
-                rows[0],
-                self.batch_size,
-                f"A batch has more than the declared batch_size={self.batch_size} records.",
-            ),
-            *(
-                tf.debugging.assert_equal(rows[0], other, "The parts of a batch differ in length.")
-                for other in rows[1:]
-            ),
-        ]
-        with tf.control_dependencies([check for check in checks if check is not None]):
-            return tf.nest.map_structure(tf.identity, record), tf.ones([rows[0]], tf.bool)
+
+def _with_presence(record: tuple[Any, ...], batch_size: int) -> tuple[tuple[Any, ...], tf.Tensor]:
+    rows, *others = [tf.shape(leaf)[0] for leaf in tf.nest.flatten(record)]
+    too_many = f"A batch has more than the declared batch_size={batch_size} records."
+    checks = [tf.debugging.Assert(rows <= batch_size, [too_many])]
+    for other in others:
+        checks.append(tf.debugging.Assert(rows == other, ["The parts of a batch differ in length."]))
+    with tf.control_dependencies(checks):
+        return tf.nest.map_structure(tf.identity, record), tf.ones([rows], tf.bool)
 
 
 def declare_sampling(dataset: tf.data.Dataset, how: str, *, size: int, batch_size: int) -> DeclaredDataset:
@@ -118,9 +116,7 @@ def declare_sampling(dataset: tf.data.Dataset, how: str, *, size: int, batch_siz
     steps_per_pass = _steps_per_pass(dataset, found.pass_batches, size, batch_size)
     if steps_per_pass is None:
         steps_per_pass = size // batch_size
-        unchecked.append(
-            f"Among any {steps_per_pass} batches from the start of a pass, no record comes twice."
-        )
+        unchecked.append(f"Among any {steps_per_pass} batches from the start of a pass, no record comes twice.")
     total = int(dataset.cardinality())
     return DeclaredDataset(
         size=size,
@@ -165,9 +161,7 @@ def _check_batched(element_spec: Any, batch_size: int) -> None:
                 "shape before batch()."
             )
         if spec.shape.rank is None:
-            raise ValueError(
-                f"The dataset gives tensors of unknown rank. Set their shape in a map(). {_FIX}."
-            )
+            raise ValueError(f"The dataset gives tensors of unknown rank. Set their shape in a map(). {_FIX}.")
         if spec.shape.rank == 0 or (spec.shape[0] is not None and spec.shape[0] > batch_size):
             raise ValueError(
                 f"The dataset gives elements of shape {spec.shape}, which are not batches of at most "
@@ -178,20 +172,14 @@ def _check_batched(element_spec: Any, batch_size: int) -> None:
 def _check_record_count(record_counts: frozenset[int], size: int) -> bool:
     """Whether the number of records was seen. A wrong one raises."""
     if tf.data.INFINITE_CARDINALITY in record_counts:
-        raise ValueError(
-            f"An endless dataset goes into batch(), so one batch may hold a record twice. {_FIX}."
-        )
+        raise ValueError(f"An endless dataset goes into batch(), so one batch may hold a record twice. {_FIX}.")
     seen = {count for count in record_counts if count >= 0}
     if seen - {size}:
-        raise ValueError(
-            f"size={size}, but {max(seen - {size})} records go into batch(). Write their number as size."
-        )
+        raise ValueError(f"size={size}, but {max(seen - {size})} records go into batch(). Write their number as size.")
     return bool(seen)
 
 
-def _steps_per_pass(
-    dataset: tf.data.Dataset, pass_batches: frozenset[int], size: int, batch_size: int
-) -> int | None:
+def _steps_per_pass(dataset: tf.data.Dataset, pass_batches: frozenset[int], size: int, batch_size: int) -> int | None:
     """Batches in a pass; None if the dataset is endless and does not show where a pass ends."""
     whole, full = -(-size // batch_size), size // batch_size
     total = int(dataset.cardinality())
@@ -202,9 +190,7 @@ def _steps_per_pass(
             "dropped."
         )
     if len(pass_batches) > 1:
-        raise ValueError(
-            "The datasets zipped together have passes of different lengths. Zip first, then repeat."
-        )
+        raise ValueError("The datasets zipped together have passes of different lengths. Zip first, then repeat.")
     (length,) = pass_batches
     if length == tf.data.INFINITE_CARDINALITY:
         return None

@@ -94,21 +94,15 @@ def _record_count(way: list[tf.data.Dataset], kinds: list[str], batch: int) -> i
 def _refuse(kinds: list[str]) -> None:
     for kind in kinds:
         if kind in _REFUSED:
-            raise ValueError(
-                f"A declared dataset must bring each record at most once a pass. {_REFUSED[kind]}."
-            )
+            raise ValueError(f"A declared dataset must bring each record at most once a pass. {_REFUSED[kind]}.")
 
 
 def _check_order(way: list[tf.data.Dataset], kinds: list[str], batch: int) -> None:
     above, below = kinds[:batch], kinds[batch + 1 :]
-    if any(
-        kind in _REPEATING and not _is_once(node) for kind, node in zip(below, way[batch + 1 :], strict=True)
-    ):
+    if any(kind in _REPEATING and not _is_once(node) for kind, node in zip(below, way[batch + 1 :], strict=True)):
         raise ValueError(f"repeat() before batch() lets one batch hold a record twice. {_ORDER}.")
     if {"Unbatch", "FlatMap", "Interleave", "ParallelInterleave"} & set(above):
-        raise ValueError(
-            f"unbatch(), flat_map() or interleave() takes the batches of batch() apart. {_ORDER}."
-        )
+        raise ValueError(f"unbatch(), flat_map() or interleave() takes the batches of batch() apart. {_ORDER}.")
     again = _first(below, _BATCHING)
     if again is not None and "Unbatch" not in below[:again]:
         raise ValueError("batch() is applied twice: the elements are batches of batches. Keep one batch().")

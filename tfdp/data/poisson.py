@@ -142,7 +142,7 @@ class PoissonBatches:
         return stream(self._records, lots, expected_rows=size * rate, padded_rows=padded_rows)
 
     def head(self, rows: int) -> tuple[Any, ...]:
-        """The first few records (fewer if there are not so many), as arrays: to build and check a model with."""
+        """The first records, as arrays: to build and check a model with. Fewer, if there are not so many."""
         members = self._first + self._stride * np.arange(min(rows, self.size))
         return self._records.pack(self._records.read(members))
 

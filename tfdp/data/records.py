@@ -65,18 +65,19 @@ def _weights_like(y: Any, sample_weight: Any) -> Any:
         return sample_weight
     if _is_structure(sample_weight):
         try:
-            tf.nest.assert_same_structure(y, sample_weight)
+            tf.nest.assert_same_structure(*(_map_leaves(_nothing, part, "") for part in (y, sample_weight)))
         except (TypeError, ValueError):
-            raise ValueError(
-                "sample_weight needs one array for each array of y, in the same structure."
-            ) from None
+            raise ValueError("sample_weight needs one array for each array of y, in the same structure.") from None
         return sample_weight
     return _map_leaves(lambda leaf, name: None if leaf is None else sample_weight, y, "y")
 
 
+def _nothing(leaf: Any, name: str) -> None:
+    return None
+
+
 def _unwrapped(spec: tuple[Any]) -> tuple[Any, ...]:
-    """Where the items of a source are tuples, they are whole records: (x,), (x, y) or (x, y, "
-    "sample_weight)."""
+    """Where the items of a source are tuples, they are whole records: (x,), (x, y) or (x, y, sample_weight)."""
     (item,) = spec
     if not isinstance(item, tuple):
         return spec

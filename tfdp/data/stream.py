@@ -49,9 +49,11 @@ def stream(
             ends = np.cumsum([len(lot) for lot in drawn])
             yield (*_read(records, members, present), present, ends - [len(lot) for lot in drawn], ends)
 
+    @tf.autograph.experimental.do_not_convert
     def lots_of(*block: tf.Tensor) -> tf.data.Dataset:
         *rows, present, starts, ends = block
 
+        @tf.autograph.experimental.do_not_convert
         def lot(start: tf.Tensor, end: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], tf.Tensor]:
             return records.pack(part[start:end] for part in rows), present[start:end]
 

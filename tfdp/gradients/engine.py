@@ -41,10 +41,7 @@ class LotGradients:
 
     def squared_norms_by_weight(self) -> list[tf.Tensor]:
         """The same for every weight by itself."""
-        return [
-            tf.zeros([self.batch]) if g is None else g.squared_norms() / self._scale**2
-            for g in self._gradients
-        ]
+        return [tf.zeros([self.batch]) if g is None else g.squared_norms() / self._scale**2 for g in self._gradients]
 
     def weighted_sum(self, coefficients: tf.Tensor) -> list[tf.Tensor]:
         """``sum_i coefficients[i] * g_i`` for every weight, float32."""
@@ -85,31 +82,31 @@ def lot_gradients(model: keras.Model, plan: Plan, x, y=None, sample_weight=None)
 
         return whole_model_gradients(model, plan, x, y, sample_weight)
     with tf.GradientTape() as tape:
-        forward = Forward(model, plan, x, y, sample_weight)
+        forward = Forward(tape, model, plan, x, y, sample_weight)
         objective = forward.objective()
-    return forward.book_keeping(tape, objective)
+    return forward.book_keeping(objective)
 
 
 class Forward:
     """A recorded forward pass, run inside the caller's tape."""
 
-    def __init__(self, model: keras.Model, plan: Plan, x, y, sample_weight):
-        self.model, self.plan = model, plan
+    def __init__(self, tape: tf.GradientTape, model: keras.Model, plan: Plan, x, y, sample_weight):
+        self.tape, self.model, self.plan = tape, model, plan
         self.batch = tf.shape(flat_tensors(x)[0])[0]
         self.scale = loss_scale(model)
         self.rules = plan.rules(self.scale)
         with no_state_assigned(model):
-            with recording(model, self.rules) as self.record:
+            with recording(model, self.rules, tape.watch) as self.record:
                 self.y_pred = model(x, training=True)
             self.losses = OwnLosses(model, self.record, x, y, self.y_pred, sample_weight)
 
     def objective(self) -> tf.Tensor:
         return self.losses.objective(self.plan.shares) * self.scale
 
-    def book_keeping(self, tape: tf.GradientTape, objective: tf.Tensor) -> LotPass:
+    def book_keeping(self, objective: tf.Tensor) -> LotPass:
         """One backward pass to the taps; from there each rule finds its weights' gradients."""
         calls = self.record.sites()
-        cotangents = iter(tape.gradient(objective, [tap for call in calls for tap in call.taps]))
+        cotangents = iter(self.tape.gradient(objective, [tap for call in calls for tap in call.taps]))
         parts: dict[int, list[PerExampleGradient]] = {}
         for call in calls:
             d = [next(cotangents) for _ in call.taps]
@@ -141,9 +138,7 @@ def no_state_assigned(model: keras.Model) -> Iterator[None]:
     allowed = {id(v) for layer in all_layers(model) for v in _seeds_and_metrics(layer)}
     allowed |= {id(metric_variable) for metric_variable in model.metrics_variables}
     owners = {
-        id(v): layer
-        for layer in all_layers(model)
-        for v in layer._trainable_variables + layer._non_trainable_variables
+        id(v): layer for layer in all_layers(model) for v in layer._trainable_variables + layer._non_trainable_variables
     }
     with contextlib.ExitStack() as shadows:
         for variable in model.variables:

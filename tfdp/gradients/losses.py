@@ -77,9 +77,7 @@ class OwnLoss:
         values = mask = None
         if type(self.loss).__call__ is keras.losses.Loss.__call__:
             cast = lambda t: keras.ops.convert_to_tensor(t, dtype=self.loss.dtype)  # noqa: E731
-            values = self.loss.call(
-                keras.tree.map_structure(cast, y_true), keras.tree.map_structure(cast, y_pred)
-            )
+            values = self.loss.call(keras.tree.map_structure(cast, y_true), keras.tree.map_structure(cast, y_pred))
             mask = _joint_mask(y_pred, values)
         if values is None or len(values.shape) == 0 or values.shape[0] is not None:
             one = lambda parts, _: tf.reshape(self.loss(*parts), [-1])  # noqa: E731
@@ -96,9 +94,7 @@ def _joint_mask(y_pred, values):
 def own_values(function, structure: Any) -> tf.Tensor:
     """``function(structure of example i, i)``, summed to one number, for every example."""
     leaves = flat_tensors(structure)
-    marks = [
-        (leaf, name) for leaf in leaves for name in ("_keras_mask", "_keras_logits") if _marked(leaf, name)
-    ]
+    marks = [(leaf, name) for leaf in leaves for name in ("_keras_mask", "_keras_logits") if _marked(leaf, name)]
     tensors = [*leaves, *(getattr(leaf, name) for leaf, name in marks)]
 
     def one(slices, index):

@@ -23,7 +23,7 @@ MAP = "map"
 def modes_for(layer: keras.Layer) -> list[str]:
     """The ways to run this layer an example at a time, fastest first."""
     loops = any(isinstance(part, keras.layers.RNN) for part in layer._flatten_layers())
-    return [VECTORIZED, MAP] if loops else [XLA, MAP]
+    return [MAP] if loops else [XLA, MAP]
 
 
 def each_example(function: Callable, batch: tf.Tensor, tensors: list[tf.Tensor], mode: str) -> Any:

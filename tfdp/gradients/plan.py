@@ -52,11 +52,17 @@ class Plan:
 
 
 def first_plan(model: keras.Model) -> Plan:
-    """Every trainable weight with the layers that own it."""
+    """Every trainable weight with the layers that own it; a recurrent layer answers for its cells, which run in a loop."""
     trainable = {id(v) for v in model.trainable_variables}
     sites = {}
+    inside_loops = {
+        id(part) for layer in all_layers(model) if isinstance(layer, keras.layers.RNN) for part in all_layers(layer)[1:]
+    }
     for layer in all_layers(model):
-        own = [v for v in layer._trainable_variables if id(v) in trainable]
+        if id(layer) in inside_loops:
+            continue
+        holds = layer.trainable_variables if isinstance(layer, keras.layers.RNN) else layer._trainable_variables
+        own = [v for v in holds if id(v) in trainable]
         if own:
             family = find_rule(layer)
             sites[id(layer)] = Site(layer, own, family, [] if family else modes_for(layer))
@@ -97,10 +103,6 @@ def _enclosing(layers: list[keras.Layer], model: keras.Model, calls: list[Call])
     if not around:
         return model
     outside = {id(call.layer) for call in calls if not call.in_step_graph}
-    common = [
-        layer for layer in around[0] if all(any(layer is other for other in path) for path in around[1:])
-    ]
-    common = [
-        layer for layer in common if id(layer) not in outside and not any(layer is own for own in layers)
-    ]
+    common = [layer for layer in around[0] if all(any(layer is other for other in path) for path in around[1:])]
+    common = [layer for layer in common if id(layer) not in outside and not any(layer is own for own in layers)]
     return common[-1] if common else model

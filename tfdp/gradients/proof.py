@@ -113,7 +113,7 @@ class _Prover:
         def first_example(record):
             x, y, sample_weight = _unpacked(record)
             with tf.GradientTape() as tape:
-                forward = Forward(self.model, Plan({}, shares=plan.shares), x, y, sample_weight)
+                forward = Forward(tape, self.model, Plan({}, shares=plan.shares), x, y, sample_weight)
                 own = forward.losses.main[0] + forward.losses.activity[0]
             calls[:] = forward.record.calls
             plan.shares = ["mean"] * len(forward.losses.added)
@@ -189,18 +189,20 @@ class _Prover:
         def traced(record, row):
             x, y, sample_weight = _unpacked(record)
             with tf.GradientTape(persistent=True) as tape:
-                forward = Forward(self.model, plan, x, y, sample_weight)
+                forward = Forward(tape, self.model, plan, x, y, sample_weight)
                 own = forward.losses.main[row] + forward.losses.activity[row]
                 objective = forward.objective()
+                unscaled = objective / forward.scale
             reference = _dense(tape.gradient(own, _values(self.model)), self.model)
-            whole = _dense(tape.gradient(objective, _values(self.model)), self.model)
-            found = forward.book_keeping(tape, objective).gradients
+            whole = reference  # of one example alone, unless there are losses added for the whole lot
+            if plan.shares:
+                whole = _dense(tape.gradient(unscaled, _values(self.model)), self.model)
+            found = forward.book_keeping(objective).gradients
             engine = found.weighted_sum(tf.one_hot(row, forward.batch))
             norms = [norms[row] for norms in found.squared_norms_by_weight()]
             rows = [tf.shape(call.taps[0])[0] for call in forward.record.sites()]
             self._site_layers = [call.layer for call in forward.record.sites()]
-            scaled = [g / forward.scale for g in whole]
-            return own, reference, scaled, engine, tf.stack(norms or [0.0]), tf.stack(rows or [0])
+            return own, reference, whole, engine, tf.stack(norms or [0.0]), tf.stack(rows or [0])
 
         return lambda record, row: Probe(*self._pinned(traced, record, tf.constant(row)))
 

@@ -30,6 +30,7 @@ class Call:
     in_step_graph: bool
     output: Any = None
     taps: list[tf.Tensor] | None = None  # at sites: where the output's gradient is taken
+    kept: Any = None  # at sites: what else the rule asked to keep
     drew_random_numbers: bool = False
 
     @property
@@ -51,8 +52,10 @@ class Recording:
 
 
 @contextlib.contextmanager
-def recording(model: keras.Layer, sites: Mapping[int, Rule]) -> Iterator[Recording]:
-    """Record a forward pass of ``model``; ``sites`` maps ``id(layer)`` to the layer's rule."""
+def recording(
+    model: keras.Layer, sites: Mapping[int, Rule], watch: Callable[[tf.Tensor], None] | None = None
+) -> Iterator[Recording]:
+    """Record a forward pass of ``model``; ``sites`` maps ``id(layer)`` to the layer's rule, ``watch`` is the tape's."""
     record = Recording()
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     stack: list[keras.Layer] = []
@@ -60,7 +63,7 @@ def recording(model: keras.Layer, sites: Mapping[int, Rule]) -> Iterator[Recordi
         for generator in seed_generators(model):
             shadows.enter_context(instance_attribute(generator, "next", _counted(generator.next, record)))
         for layer in all_layers(model):
-            wrapper = _recorded(layer, layer.call, sites.get(id(layer)), record, stack, graph)
+            wrapper = _recorded(layer, layer.call, sites.get(id(layer)), watch, record, stack, graph)
             shadows.enter_context(instance_attribute(layer, "call", wrapper))
             if layer.activity_regularizer is not None:
                 postponed = _postponed(layer.activity_regularizer, record)
@@ -86,7 +89,7 @@ def _postponed(regularizer: Callable, record: Recording) -> Callable:
     return regularize
 
 
-def _recorded(layer, original, rule, record, stack, graph) -> Callable:
+def _recorded(layer, original, rule, watch, record, stack, graph) -> Callable:
     def call(*args, **kwargs):
         here = tf.executing_eagerly() if graph is None else tf.compat.v1.get_default_graph() is graph
         entry = Call(layer, args, kwargs, tuple(stack), here)
@@ -94,7 +97,8 @@ def _recorded(layer, original, rule, record, stack, graph) -> Callable:
         stack.append(layer)
         try:
             if rule is not None and here:
-                entry.output, entry.taps = rule.tap(layer, original, args, kwargs)
+                found = rule.tap(layer, original, watch, args, kwargs)
+                entry.output, entry.taps, entry.kept = found.output, found.taps, found.kept
             else:
                 entry.output = original(*args, **kwargs)
         finally:

@@ -43,9 +43,7 @@ def whole_model_gradients(model: keras.Model, plan, x, y, sample_weight) -> LotP
     def one(slices, index):
         parts = iter(slices)
         own = {id(leaf): next(parts) for leaf in leaves}
-        own_x, own_y, own_weight = keras.tree.map_structure(
-            lambda t: own[id(t)] if tf.is_tensor(t) else t, arguments
-        )
+        own_x, own_y, own_weight = keras.tree.map_structure(lambda t: own[id(t)] if tf.is_tensor(t) else t, arguments)
         with tf.GradientTape() as tape, _own_streams(seeds, index):
             y_pred = model(own_x, training=True)
             loss, outputs = _own_loss(model, own_x, own_y, y_pred, own_weight)

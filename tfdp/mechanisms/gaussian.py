@@ -36,9 +36,7 @@ class GaussianMechanism:
     def __init__(self, l2_norm_clip: float, noise_multiplier: float | None):
         self.l2_norm_clip = _number("l2_norm_clip", l2_norm_clip, positive=True)
         self.noise_multiplier = (
-            None
-            if noise_multiplier is None
-            else _number("noise_multiplier", noise_multiplier, positive=False)
+            None if noise_multiplier is None else _number("noise_multiplier", noise_multiplier, positive=False)
         )
 
     def event(self) -> Event:
@@ -62,9 +60,7 @@ class GaussianMechanism:
         not_finite = tf.reduce_sum(tf.cast(present & ~finite, tf.int64))
         return lot.weighted_sum(coefficients), not_finite
 
-    def privatise(
-        self, sums: list[tf.Tensor], expected_lot_size: float, generator: SecretGenerator
-    ) -> list[tf.Tensor]:
+    def privatise(self, sums: list[tf.Tensor], expected_lot_size: float, generator: SecretGenerator) -> list[tf.Tensor]:
         """``(sum + noise) / expected_lot_size``: the realised size of the lot would be a release of its own."""
         if self.noise_multiplier:
             stddev = self.noise_multiplier * self.l2_norm_clip

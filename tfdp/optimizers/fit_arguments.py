@@ -48,9 +48,7 @@ def lots_of_fit(arguments: dict, public_size: int | None) -> tuple[PoissonBatche
             if sample_weight is not None:
                 raise ValueError("Give class_weight or sample_weight, not both.")
             if y is None or keras.tree.is_nested(y):
-                raise ValueError(
-                    "class_weight needs one array of labels y; for several outputs give sample_weight."
-                )
+                raise ValueError("class_weight needs one array of labels y; for several outputs give sample_weight.")
             sample_weight = data_adapter_utils.class_weight_to_sample_weights(y, class_weight)
         lots = PoissonBatches(
             x,
@@ -64,9 +62,7 @@ def lots_of_fit(arguments: dict, public_size: int | None) -> tuple[PoissonBatche
     if arguments["steps_per_epoch"] is None:
         raise ValueError("A dataset that repeats without end needs steps_per_epoch=.")
     if arguments["validation_batch_size"] is None and arguments["validation_data"] is not None:
-        arguments["validation_batch_size"] = (
-            None if _is_pipeline(arguments["validation_data"]) else lots.batch_size
-        )
+        arguments["validation_batch_size"] = None if _is_pipeline(arguments["validation_data"]) else lots.batch_size
     arguments["shuffle"] = False  # lots are random as they come
     return lots, arguments
 
@@ -88,6 +84,4 @@ def _refuse_unknown_sampling(x: Any) -> None:
             "arrays or a random-access source (anything with __len__ and __getitem__): lots are then drawn for you."
         )
     if type(x).__module__.startswith("torch.utils.data") and type(x).__name__ == "DataLoader":
-        raise ValueError(
-            "How a DataLoader samples its batches can't be known. Give fit its dataset or arrays."
-        )
+        raise ValueError("How a DataLoader samples its batches can't be known. Give fit its dataset or arrays.")

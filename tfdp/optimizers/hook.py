@@ -133,9 +133,7 @@ def _wrap_fit(original):
         training = training_of(self)
         if training is None:
             if public_size is not None:
-                raise ValueError(
-                    "public_size= is for private training: compile with a private optimizer first."
-                )
+                raise ValueError("public_size= is for private training: compile with a private optimizer first.")
             _ordinary_training(self)
             return original(self, *args, **kwargs)
         _check_owners(self)

@@ -124,9 +124,7 @@ def check_privacy(noise_multiplier, target_epsilon, delta) -> None:
             f"{given} of the two was given."
         )
     if delta is not None and not (isinstance(delta, float) and 0 < delta < 1):
-        raise ValueError(
-            f"delta must lie between 0 and 1, well below 1 / (number of records), not {delta!r}."
-        )
+        raise ValueError(f"delta must lie between 0 and 1, well below 1 / (number of records), not {delta!r}.")
     if target_epsilon is not None:
         raise ValueError(
             "target_epsilon= is not available yet. Give noise_multiplier=, and read what it costs from "

@@ -57,9 +57,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
             or isinstance(max_physical_batch, bool)
             or max_physical_batch < 1
         ):
-            raise ValueError(
-                f"max_physical_batch must be a positive whole number or None, not {max_physical_batch!r}."
-            )
+            raise ValueError(f"max_physical_batch must be a positive whole number or None, not {max_physical_batch!r}.")
         super().__init__(learning_rate=0.0, name=name)
         self.inner_optimizer = inner_optimizer
         self.mechanism = mechanism
@@ -67,16 +65,12 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         self.noise_seed = noise_seed
         self.private_logs = bool(private_logs)
         # An int64 assigned in the same graph as the weights: whatever saves the weights saves how many steps they hold.
-        self._steps = self.add_variable(
-            (), "zeros", "int64", aggregation="only_first_replica", name="released_steps"
-        )
+        self._steps = self.add_variable((), "zeros", "int64", aggregation="only_first_replica", name="released_steps")
         self._secret = Untracked(SecretGenerator(noise_seed))
         self._book = Untracked(Book())
         with tf.init_scope():
             self._not_finite = Untracked(tf.Variable(0, dtype=tf.int64, trainable=False))
-        self.inner_optimizer.__dict__["apply"] = (
-            refuse_apply  # nobody reaches the weights through the inner one
-        )
+        self.inner_optimizer.__dict__["apply"] = refuse_apply  # nobody reaches the weights through the inner one
 
     # The ledger.
 
@@ -201,9 +195,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         config = dict(config)
         for part in ("inner_optimizer", "mechanism"):
             if isinstance(config.get(part), dict):
-                config[part] = keras.saving.deserialize_keras_object(
-                    config[part], custom_objects=custom_objects
-                )
+                config[part] = keras.saving.deserialize_keras_object(config[part], custom_objects=custom_objects)
         return cls(**config)
 
 
@@ -269,6 +261,4 @@ def check_inner(inner: keras.optimizers.Optimizer) -> None:
             "memory give the large batch_size to fit and max_physical_batch= to the private optimizer."
         )
     if inner.loss_scale_factor:
-        raise ValueError(
-            "loss_scale_factor is not needed: float16 gradients are scaled inside the private step."
-        )
+        raise ValueError("loss_scale_factor is not needed: float16 gradients are scaled inside the private step.")

@@ -29,9 +29,7 @@ class PrivateStep:
     def runs_like(self, other: "PrivateStep") -> bool:
         """Whether a graph traced for the other step does what this one would."""
         names = ("model", "optimizer", "plan", "expected_lot_size", "noise_multiplier", "jit_compile")
-        return all(
-            getattr(self, n) is getattr(other, n) or getattr(self, n) == getattr(other, n) for n in names
-        )
+        return all(getattr(self, n) is getattr(other, n) or getattr(self, n) == getattr(other, n) for n in names)
 
     def open(self) -> None:
         self._open.assign(True)
@@ -98,9 +96,7 @@ class PrivateStep:
         model = self.model
         count = tf.reduce_sum(tf.cast(present, tf.float32))
         regularizers = _regularizers(model.trainable_variables)
-        model._loss_tracker.update_state(
-            loss + (tf.add_n(regularizers) if regularizers else 0.0), sample_weight=count
-        )
+        model._loss_tracker.update_state(loss + (tf.add_n(regularizers) if regularizers else 0.0), sample_weight=count)
         if model._compile_loss is not None:
             for tracker, values in zip(model._compile_loss.metrics, outputs, strict=True):
                 tracker.update_state(tf.boolean_mask(values, present))

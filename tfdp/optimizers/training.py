@@ -82,9 +82,7 @@ class PrivateTraining:
                 "Private training on several replicas (tf.distribute) is not available: build and compile the model outside "
                 "the strategy's scope."
             )
-        overwritten = [
-            v.path for v in model.trainable_variables if getattr(v, "overwrite_with_gradient", False)
-        ]
+        overwritten = [v.path for v in model.trainable_variables if getattr(v, "overwrite_with_gradient", False)]
         if overwritten:
             raise ValueError(
                 f"The weights {overwritten} are overwritten with their gradient (float8 training), which no clipping or "

@@ -37,9 +37,7 @@ def patches(x: tf.Tensor, kernel_size, strides, dilation, padding: str) -> tf.Te
         counts = [(n - span) // s + 1 for n, span, s in zip(sizes, spans, strides, strict=True)]
     else:
         counts = [-(-n // s) for n, s in zip(sizes, strides, strict=True)]
-        missing = [
-            (c - 1) * s + span - n for c, s, span, n in zip(counts, strides, spans, sizes, strict=True)
-        ]
+        missing = [(c - 1) * s + span - n for c, s, span, n in zip(counts, strides, spans, sizes, strict=True)]
         if padding == "causal":
             pads = [[span - 1, 0] for span in spans]
         else:

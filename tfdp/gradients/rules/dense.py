@@ -73,6 +73,4 @@ def _grouped(values, labels, example, groups, t, columns, size) -> tf.Tensor:
     sizes = [values.shape[1 + len(groups) + i] for i in range(len(t))]
     count = math.prod(sizes) if all(s is not None for s in sizes) else -1
     width = math.prod(size[c] for c in columns)
-    return tf.reshape(
-        values, tf.stack([tf.shape(values)[0], math.prod(size[c] for c in groups), count, width])
-    )
+    return tf.reshape(values, tf.stack([tf.shape(values)[0], math.prod(size[c] for c in groups), count, width]))

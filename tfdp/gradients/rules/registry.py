@@ -25,8 +25,17 @@ class Rule:
 
     name: str
     gradients: Callable[["Call", list[tf.Tensor | None]], Gradients]
-    tap: Callable[..., tuple[Any, list[tf.Tensor]]]
+    tap: Callable[..., "Tapped"]
     applies: Callable[[keras.Layer], bool] = lambda layer: True
+
+
+@dataclasses.dataclass(frozen=True)
+class Tapped:
+    """A layer's output, the tensors at which the loss's gradient is wanted, and what else the rule will need."""
+
+    output: Any
+    taps: list[tf.Tensor]
+    kept: Any = None
 
 
 _rules: list[tuple[type[keras.Layer], Rule]] = []
@@ -64,7 +73,7 @@ def tapped(output: Any) -> list[tf.Tensor]:
     return found
 
 
-def at_output(layer: keras.Layer, call: Callable, args: tuple, kwargs: dict) -> tuple[Any, list[tf.Tensor]]:
+def at_output(layer: keras.Layer, call: Callable, watch: Callable, args: tuple, kwargs: dict) -> Tapped:
     """Taps at the layer's outputs (copies: a layer may hand on its input)."""
 
     def copied(value):
@@ -78,12 +87,10 @@ def at_output(layer: keras.Layer, call: Callable, args: tuple, kwargs: dict) -> 
         return copy
 
     output = keras.tree.map_structure(copied, call(*args, **kwargs))
-    return output, tapped(output)
+    return Tapped(output, tapped(output))
 
 
-def at_pre_activation(
-    layer: keras.Layer, call: Callable, args: tuple, kwargs: dict
-) -> tuple[Any, list[tf.Tensor]]:
+def at_pre_activation(layer: keras.Layer, call: Callable, watch: Callable, args: tuple, kwargs: dict) -> Tapped:
     """A tap between the layer's linear part and its activation."""
     activation = layer.__dict__["activation"]
     layer.__dict__["activation"] = None
@@ -91,5 +98,4 @@ def at_pre_activation(
         z = call(*args, **kwargs)
     finally:
         layer.__dict__["activation"] = activation
-    output = z if activation is None else activation(z)
-    return output, [z]
+    return Tapped(z if activation is None else activation(z), [z])

@@ -38,9 +38,7 @@ def _replayed(call: Call, d, variables, mode, loss_scale):
     marks = [(leaf, getattr(leaf, "_keras_mask", None)) for leaf in batched]
     masks = [mask for _, mask in marks if mask is not None]
     if not batched:
-        raise ValueError(
-            f"The layer {call.layer.name!r} was called without any tensor that has a row an example."
-        )
+        raise ValueError(f"The layer {call.layer.name!r} was called without any tensor that has a row an example.")
 
     def one_example(slices, _):
         own = slices[: len(batched)]
