@@ -11,12 +11,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
 def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
     parser.add_argument("--epochs", type=int, default=30, help="passes of ceil(n / batch size) random lots")
     parser.add_argument("--batch-size", type=int, default=256, help="expected number of records in a lot")
     parser.add_argument("--learning-rate", type=float, default=0.01)
     parser.add_argument("--clip", type=float, default=0.5, help="largest l2 norm of one record's gradient")
-    parser.add_argument("--noise-multiplier", type=float, default=2.0, help="noise in units of the clip; 0 is not private")
+    parser.add_argument(
+        "--noise-multiplier", type=float, default=2.0, help="noise in units of the clip; 0 is not private"
+    )
     parser.add_argument("--delta", type=float, default=1e-5, help="at which epsilon is stated")
     parser.add_argument("--model-path", default="saved_models/digits.keras", help="where the trained model goes")
     return parser.parse_args()
@@ -52,7 +56,13 @@ def main() -> None:
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
-    model.fit(x_train, y_train, batch_size=arguments.batch_size, epochs=arguments.epochs, verbose=2 if os.environ.get("CI") else "auto")
+    model.fit(
+        x_train,
+        y_train,
+        batch_size=arguments.batch_size,
+        epochs=arguments.epochs,
+        verbose=2 if os.environ.get("CI") else "auto",
+    )
     _, accuracy = model.evaluate(x_test, y_test, verbose=0)
     os.makedirs(os.path.dirname(arguments.model_path) or ".", exist_ok=True)
     model.save(arguments.model_path)

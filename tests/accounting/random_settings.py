@@ -20,18 +20,16 @@ class Setting(NamedTuple):
         return self.with_steps(self.steps)
 
     def with_steps(self, steps: int) -> Ledger:
-        return Ledger.poisson(
-            sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier, steps=steps
-        )
+        return Ledger.poisson(sampling_rate=self.sampling_rate, noise_multiplier=self.noise_multiplier, steps=steps)
 
 
 def random_settings(count: int = 200) -> list[Setting]:
     random = np.random.default_rng(20240229)
     return [
         Setting(
-            sampling_rate=float(10 ** random.uniform(-4, -1)),
-            noise_multiplier=float(10 ** random.uniform(0.1, 0.9)),
-            steps=int(10 ** random.uniform(0, 3.7)),
+            sampling_rate=float(10 ** random.uniform(-4, -1.5)),
+            noise_multiplier=float(10 ** random.uniform(0.3, 0.9)),
+            steps=int(10 ** random.uniform(0, 3.3)),
             delta=float(10 ** random.uniform(-6, -3)),
         )
         for _ in range(count)

@@ -4,9 +4,9 @@ import math
 
 import pytest
 from dp_accounting import get_epsilon_gaussian
-from random_settings import random_settings
 from scipy import integrate, stats
 
+from tests.accounting.random_settings import random_settings
 from tfdp.accounting import (
     FixedSize,
     FullBatch,
@@ -41,9 +41,7 @@ def test_delta_is_the_integral_it_abbreviates(mu, level):
 
 def test_delta_leads_to_epsilon_to_mu_and_back_on_200_settings():
     for setting in random_settings():
-        mu = gdp_mu(
-            sampling_rate=setting.sampling_rate, noise_multiplier=setting.noise_multiplier, steps=setting.steps
-        )
+        mu = gdp_mu(sampling_rate=setting.sampling_rate, noise_multiplier=setting.noise_multiplier, steps=setting.steps)
         spent = epsilon(setting.ledger, delta=setting.delta, accountant="gdp")
         assert spent == gdp_epsilon(mu, setting.delta)
         if spent > 0:

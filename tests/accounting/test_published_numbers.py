@@ -6,8 +6,8 @@ import pytest
 
 from tfdp.accounting import Ledger, epsilon, gdp_mu, gdp_noise_multiplier
 
-# sigma, lot size, records, epochs, delta: mu, central-limit epsilon and moments epsilon of the paper; then epsilon of
-# the "pld" accountant at round(epochs * n / lot) steps, and at epochs of ceil(n / lot) whole lots.
+# sigma, lot size, records, epochs, delta: mu, central-limit epsilon and moments epsilon of the paper; then
+# epsilon of the "pld" accountant at round(epochs * n / lot) steps, and at epochs of ceil(n / lot) whole lots.
 ROWS = {
     "mnist 1.3": (1.3, 256, 60000, 15, 1e-5, 0.23, 0.83, 1.19, 0.865, 0.866),
     "mnist 1.1": (1.1, 256, 60000, 60, 1e-5, 0.57, 2.32, 3.01, 2.382, 2.385),

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import tfdp
 from tests.optimizers import tiny
 from tfdp.data import PoissonBatches
 
@@ -133,7 +134,7 @@ def test_a_loss_scale_optimizer_around_a_private_one_is_refused():
 def test_mixed_float16_does_not_wrap_the_private_optimizer():
     model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(1, dtype="mixed_float16")])
     model.compile(optimizer=tiny.noisy(), loss="mse")
-    assert isinstance(model.optimizer, tiny.tfdp.NoisySGD)
+    assert isinstance(model.optimizer, tfdp.NoisySGD)
 
 
 def test_a_model_compiled_by_keras_is_none_of_the_guards_business():

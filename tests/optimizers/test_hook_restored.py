@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 
+import tfdp
 from tests.optimizers import tiny
 from tfdp.accounting import NotPrivateEvent
 from tfdp.optimizers import hook
@@ -60,7 +61,7 @@ def test_an_ordinary_compile_without_training_leaves_no_line():
 def test_recompiling_keeps_the_ledger_and_begins_a_new_line():
     model = tiny.private(tiny.noisy())
     tiny.train(model, steps=2)
-    optimizer = tiny.tfdp.NoisyAdam(l2_norm_clip=1.0, noise_multiplier=2.0)
+    optimizer = tfdp.NoisyAdam(l2_norm_clip=1.0, noise_multiplier=2.0)
     tiny.private(optimizer, model)
     tiny.train(model, steps=3)
     assert [(line.event.noise_multiplier, line.steps) for line in optimizer.ledger] == [(1.0, 2), (2.0, 3)]
@@ -73,3 +74,13 @@ def test_recompiling_with_the_same_optimizer_counts_no_step_twice():
     assert model.optimizer.ledger.steps == 2
     tiny.train(model)
     assert model.optimizer.ledger.steps == 3
+
+
+def test_going_back_to_the_first_optimizer_counts_no_step_twice():
+    model = tiny.private(tiny.noisy())
+    first = model.optimizer
+    tiny.train(model, steps=2)
+    ordinary(model)
+    tiny.private(first, model)
+    assert sum(line.steps for line in first.ledger if not isinstance(line.event, NotPrivateEvent)) == 2
+    assert any(isinstance(line.event, NotPrivateEvent) for line in first.ledger)

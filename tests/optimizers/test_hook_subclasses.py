@@ -8,8 +8,6 @@ from tests.optimizers import tiny
 
 
 class OwnFitAndCompile(keras.Sequential):
-    calls: list
-
     def compile(self, optimizer="sgd", extra=None, **arguments):
         self.__dict__.setdefault("seen", []).append(("compile", extra))
         super().compile(optimizer=optimizer, **arguments)
@@ -44,6 +42,13 @@ def test_a_model_that_trains_in_its_own_way_is_refused_at_compile(model_class):
     with pytest.raises(ValueError, match=rf"{model_class.__name__} has a (train_step|make_train_function)"):
         model.compile(optimizer=tiny.noiseless(), loss="mse")
     model.compile(optimizer="sgd", loss="mse")  # an ordinary optimizer is none of our business
+
+
+def test_a_train_step_put_on_the_model_itself_is_refused_at_compile():
+    model = tiny.linear()
+    model.train_step = lambda data: {}
+    with pytest.raises(ValueError, match="train_step of its own"):
+        tiny.private(model=model)
 
 
 def test_layers_may_be_added_and_taken_away_before_the_next_compile():

@@ -9,9 +9,13 @@ import operator
 
 def real(name: str, value: object, advice: str) -> float:
     """`value` as a finite float; `advice` completes the error message."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+    except OverflowError:  # an int beyond all floats
+        number = math.inf
+    if not math.isfinite(number):
         raise ValueError(f"{name} must be a finite number, not {value!r}: {advice}")
-    return float(value)
+    return number
 
 
 def non_negative(name: str, value: object, advice: str) -> float:

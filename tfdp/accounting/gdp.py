@@ -54,6 +54,8 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     if math.isinf(mu):
         return 1.0
     log_first = special.log_ndtr(-epsilon / mu + mu / 2)
+    if math.isinf(log_first):
+        return 0.0
     log_second = epsilon + special.log_ndtr(-epsilon / mu - mu / 2)
     # Phi(a) (1 - second / first) keeps its precision where the two terms nearly cancel.
     return float(math.exp(log_first) * -math.expm1(min(0.0, log_second - log_first)))

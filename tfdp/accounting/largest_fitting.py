@@ -19,7 +19,7 @@ def largest_fitting(
     """The largest x between `least` and `most` with cost(x) <= budget, for a cost that grows with x.
 
     Guarantee: cost(x) <= budget was evaluated for the x returned. With `whole`, cost(x + 1) > budget was evaluated
-    too (unless x is `most`); otherwise x either costs at least (1 - close_enough) * budget, or lies within 1e-9
+    too (unless x is `most`); otherwise x either costs at least (1 - close_enough) * budget, or lies within 1e-7
     (relative) of an amount that costs too much. 0 is returned where not even `least` fits.
 
     One evaluation may take a second, so the search first follows the cost, then interpolates, and bisects only where
@@ -59,4 +59,4 @@ def largest_fitting(
 def _settled(low: float, low_cost: float, high: float, budget: float, whole: bool, close_enough: float) -> bool:
     if whole:
         return high - low <= 1
-    return low_cost >= (1 - close_enough) * budget or (low > 0 and high <= low * (1 + 1e-9))
+    return low_cost >= (1 - close_enough) * budget or (low > 0 and high <= low * (1 + 1e-7))

@@ -47,7 +47,8 @@ class Tradeoff(abc.ABC):
         """The smallest type I + type II error of any attack: twice the rate where f(a) = a, f being
         symmetric."""
         low, high = 0.0, 0.5
-        while (middle := (low + high) / 2) not in (low, high):
+        while high - low > 1e-16:
+            middle = (low + high) / 2
             low, high = (middle, high) if self(middle) >= middle else (low, middle)
         return 2 * low
 
@@ -78,12 +79,9 @@ class _PairsTradeoff(Tradeoff):
     def _curve(self, rates: np.ndarray) -> np.ndarray:
         # Bu et al. 2019, eq. 1: f(a) = max(0, 1 - delta - e^epsilon a, e^-epsilon (1 - delta - a)); of
         # several pairs the largest.
-        best = np.zeros_like(rates)
-        for epsilon, delta in zip(self.epsilons, self.deltas, strict=True):
-            steep = 1 - delta - math.exp(epsilon) * rates
-            flat = math.exp(-epsilon) * (1 - delta - rates)
-            best = np.maximum(best, np.maximum(steep, flat))
-        return best
+        # the largest.
+        growth, kept = np.exp(self.epsilons)[:, None], (1 - self.deltas)[:, None]
+        return np.maximum(kept - growth * rates, (kept - rates) / growth).max(axis=0)
 
 
 def gdp_tradeoff(mu: float) -> Tradeoff:

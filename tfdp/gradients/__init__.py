@@ -6,10 +6,11 @@ examples' own; ``plan`` says which layer answers for which weight and ``proof`` 
 the first step. Nothing here knows of privacy.
 """
 
-from tfdp.gradients.engine import LotGradients, LotPass, StateAssigned, lot_gradients
+from tfdp.gradients.engine import LotGradients, LotPass, lot_gradients
 from tfdp.gradients.factored import Materialised, OuterSum, PerExampleGradient, Rows
 from tfdp.gradients.plan import Plan
 from tfdp.gradients.proof import MixesExamples, prove
+from tfdp.gradients.state import StateAssigned
 
 __all__ = [
     "LotGradients",

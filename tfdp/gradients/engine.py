@@ -5,19 +5,18 @@ outputs of the layers in the plan, and hands back the gradients of every example
 al. 2022, arXiv:2210.00038). Nothing here knows of privacy: what is clipped and noised is up to ``tfdp.mechanisms``.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfdp.gradients.factored import PerExampleGradient, total
+from tfdp.gradients.layer_tree import all_layers, flat_tensors
 from tfdp.gradients.losses import OwnLosses
 from tfdp.gradients.plan import Plan
-from tfdp.gradients.layer_tree import all_layers, flat_tensors, instance_attribute
 from tfdp.gradients.recording import Recording, recording
+from tfdp.gradients.state import no_state_assigned
 
 FLOAT16_LOSS_SCALE = 1024.0
 
@@ -122,50 +121,3 @@ class Forward:
         gradients = [total(parts[id(v)], v.shape) if id(v) in parts else None for v in variables]
         lot = LotGradients(gradients, variables, self.batch, self.scale)
         return LotPass(lot, self.y_pred, self.losses, self.record)
-
-
-class StateAssigned(ValueError):
-    """The model changes a weight or statistic of its own during a training call."""
-
-
-@contextlib.contextmanager
-def no_state_assigned(model: keras.Model) -> Iterator[None]:
-    """Refuse a forward pass that assigns a variable of the model, other than a seed or a metric.
-
-    A moving statistic would carry data into the model past clipping and noise. Variables are shadowed while the pass is
-    traced, so an assignment inside a branch or a loop is seen even if it does not run.
-    """
-    allowed = {id(v) for layer in all_layers(model) for v in _seeds_and_metrics(layer)}
-    allowed |= {id(metric_variable) for metric_variable in model.metrics_variables}
-    owners = {
-        id(v): layer for layer in all_layers(model) for v in layer._trainable_variables + layer._non_trainable_variables
-    }
-    with contextlib.ExitStack() as shadows:
-        for variable in model.variables:
-            if id(variable) not in allowed:
-                refuse = _refusal(variable, owners.get(id(variable), model))
-                for name in ("assign", "assign_add", "assign_sub", "_direct_assign"):
-                    shadows.enter_context(instance_attribute(variable, name, refuse))
-        yield
-
-
-def _seeds_and_metrics(layer: keras.Layer):
-    yield from (generator.state for generator in layer._seed_generators)
-    for metric in layer._metrics:
-        yield from metric.variables
-
-
-def _refusal(variable, layer):
-    def refuse(*args, **kwargs):
-        cure = "Keep such state out of the training call, or freeze the layer (layer.trainable = False)."
-        if isinstance(layer, keras.layers.BatchNormalization):
-            cure = (
-                "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it "
-                "(layer.trainable = False)."
-            )
-        raise StateAssigned(
-            f"The layer {layer.name!r} ({type(layer).__name__}) assigns its variable {variable.name!r} in a training call: "
-            f"data would reach the model without clipping and noise. {cure}"
-        )
-
-    return refuse

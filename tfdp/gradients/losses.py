@@ -15,8 +15,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.per_example import MAP, VECTORIZED, each_example
 from tfdp.gradients.layer_tree import added_losses, flat_tensors, instance_attribute, shallow_copy
+from tfdp.gradients.per_example import MAP, VECTORIZED, each_example
 from tfdp.gradients.recording import Recording
 
 _MATRIX_PRODUCTS = {"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}
@@ -119,11 +119,14 @@ def _marked(tensor: tf.Tensor, name: str) -> bool:
 @contextlib.contextmanager
 def without_weight_regularizers(model: keras.Model) -> Iterator[None]:
     """``model.losses`` without the part that doesn't depend on data."""
-    with contextlib.ExitStack() as shadows:
-        for variable in model.trainable_variables:
-            if variable.regularizer is not None:
-                shadows.enter_context(instance_attribute(variable, "regularizer", None))
+    regularized = [(v, v.regularizer) for v in model.trainable_variables if v.regularizer is not None]
+    try:
+        for variable, _ in regularized:
+            variable.regularizer = None
         yield
+    finally:
+        for variable, regularizer in regularized:
+            variable.regularizer = regularizer
 
 
 class Tracker:

@@ -9,8 +9,8 @@ import dataclasses
 
 import keras
 
-from tfdp.gradients.per_example import modes_for
 from tfdp.gradients.layer_tree import all_layers
+from tfdp.gradients.per_example import modes_for
 from tfdp.gradients.recording import Call
 from tfdp.gradients.rules import Rule, find_rule
 from tfdp.gradients.rules.universal import universal

@@ -21,12 +21,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdp.gradients.engine import Forward, StateAssigned, lot_gradients
+from tfdp.gradients.engine import Forward, lot_gradients
 from tfdp.gradients.layer_tree import all_layers, flat_tensors, map_tensors, seed_generators
 from tfdp.gradients.made_up import made_up_records
 from tfdp.gradients.per_example import MAP, XLA
 from tfdp.gradients.plan import Plan, first_plan, widen
 from tfdp.gradients.recording import Call, recording
+from tfdp.gradients.state import StateAssigned
 
 ROUNDING = {"float16": 3e-2, "bfloat16": 2e-1}
 EXAMPLES = 3

@@ -10,12 +10,13 @@ import contextlib
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.engine import LotGradients, LotPass, loss_scale, no_state_assigned
+from tfdp.gradients.engine import LotGradients, LotPass, loss_scale
 from tfdp.gradients.factored import Materialised
+from tfdp.gradients.layer_tree import flat_tensors, instance_attribute, seed_generators, shallow_copy
 from tfdp.gradients.losses import Tracker, without_weight_regularizers
 from tfdp.gradients.per_example import each_example
-from tfdp.gradients.layer_tree import flat_tensors, instance_attribute, seed_generators, shallow_copy
 from tfdp.gradients.recording import Recording
+from tfdp.gradients.state import no_state_assigned
 
 DRAWS_AN_EXAMPLE = 4096
 

@@ -20,6 +20,7 @@ from tfdp.optimizers.training import PrivateTraining
 _ATTACHED = "_tfdp_training"  # on a model: its PrivateTraining while a private optimizer is compiled in
 _LEDGER = "_tfdp_ledger"  # on a model: what private optimizers released before the present one
 _OWNER = "_tfdp_owner"  # on a weight: the model that trains it privately
+_TRAINS = "_tfdp_model"  # on a private optimizer: the model it was compiled into last
 
 
 def install() -> None:
@@ -74,9 +75,9 @@ def _wrap_compile(original):
         if private:
             self.__dict__[_ATTACHED] = training = PrivateTraining(self, optimizer)
             self.__dict__["train_step"] = training.train_step
-            optimizer.__dict__["_tfdp_model"] = weakref.ref(self)
-            if before.steps and before is not optimizer.ledger:
-                training.adopt(before)
+            if before.steps:
+                optimizer.adopt_ledger(before, own_included=_trained_by(optimizer) is self)
+            optimizer.__dict__[_TRAINS] = weakref.ref(self)
         elif before.steps:
             self.__dict__[_LEDGER] = before
         return result
@@ -88,24 +89,29 @@ def _detach(model: keras.Model) -> None:
     training = model.__dict__.pop(_ATTACHED, None)
     if training is not None:
         model.__dict__.pop("train_step", None)
-        training.close()
         for variable in model.variables:
             variable.__dict__.pop(_OWNER, None)
 
 
 def _check_model(model: keras.Model, optimizer: PrivateOptimizer) -> None:
-    definer = next(c for c in keras.Model.__mro__ if "train_step" in c.__dict__)
-    if type(model).train_step is not definer.train_step:
-        raise ValueError(
-            f"{type(model).__name__} has a train_step of its own, which private training would have to replace: its "
-            "updates would not be clipped and noised. Put what it does into call() and compute_loss()."
-        )
-    other = optimizer.__dict__.get("_tfdp_model", lambda: None)()
-    if other is not None and other is not model:
+    for name in ("train_step", "make_train_function"):
+        definer = next(c for c in keras.Model.__mro__ if name in c.__dict__)
+        on_instance = name in model.__dict__ and training_of(model) is None
+        if getattr(type(model), name) is not getattr(definer, name) or on_instance:
+            raise ValueError(
+                f"{type(model).__name__} has a {name} of its own, which private training would have to replace: its "
+                "updates would not be clipped and noised. Put what it does into call() and compute_loss()."
+            )
+    other = _trained_by(optimizer)
+    if other is not None and other is not model and getattr(training_of(other), "optimizer", None) is optimizer:
         raise ValueError(
             f"This optimizer already trains the model {other.name!r}, and its ledger speaks of that one. Make an optimizer "
             "for each model."
         )
+
+
+def _trained_by(optimizer: PrivateOptimizer) -> keras.Model | None:
+    return optimizer.__dict__.get(_TRAINS, lambda: None)()
 
 
 def _check_owners(model: keras.Model) -> None:

@@ -85,9 +85,14 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
             event = NotPrivateEvent("noise_seed was given: whoever knows the seed can subtract the noise")
         self._book.value.open(int(self._steps.numpy()), event, sampling, steps_per_pass)
 
-    def adopt_ledger(self, ledger: Ledger) -> None:
-        """Go on from an earlier optimizer's ledger on the same model."""
-        self._book.value.adopt(self.ledger, ledger, int(self._steps.numpy()))
+    def close_line(self) -> None:
+        """Steps that turn up from now on (a checkpoint of another run was restored) are of unknown kind."""
+        self._book.value.close(int(self._steps.numpy()))
+
+    def adopt_ledger(self, ledger: Ledger, *, own_included: bool) -> None:
+        """Go on from the ledger of a model, which may or may not hold this optimizer's own lines."""
+        ledger = ledger if own_included else Ledger.combined(ledger, self.ledger)
+        self._book.value.restore(ledger, int(self._steps.numpy()))
 
     # The step.
 
@@ -228,12 +233,17 @@ class Book:
         self._closed, self._closed_at = self.read(steps), steps
         self._line = (event, sampling, steps_per_pass)
 
-    def restore(self, ledger: Ledger, steps: int) -> None:
-        """From a file: steps that the weights hold beyond the ledger's are of unknown kind, an infinite line."""
-        self._closed, self._closed_at, self._line = ledger, min(steps, ledger.steps), None
+    def close(self, steps: int) -> None:
+        self._closed, self._closed_at, self._line = self.read(steps), steps, None
 
-    def adopt(self, own: Ledger, other: Ledger, steps: int) -> None:
-        self._closed, self._closed_at, self._line = Ledger.combined(other, own), steps, None
+    def restore(self, ledger: Ledger, steps: int) -> None:
+        """From a file: steps that the weights hold beyond the ledger's are of unknown kind, an infinite line.
+
+        An open line stays open: BackupAndRestore reads its file when fit has begun.
+        """
+        unknown_steps = steps - ledger.steps
+        self._closed = ledger.record(*unknown(), unknown_steps) if unknown_steps > 0 else ledger
+        self._closed_at = steps
 
 
 def unknown() -> tuple[Event, Sampling]:

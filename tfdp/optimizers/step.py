@@ -21,15 +21,19 @@ class PrivateStep:
     def __init__(self, model: keras.Model, optimizer: PrivateOptimizer, plan: Plan, expected_lot_size: float):
         self.model, self.optimizer, self.plan = model, optimizer, plan
         self.expected_lot_size = float(expected_lot_size)
-        self.noise_multiplier = optimizer.mechanism.noise_multiplier
+        # A copy: what the ledger's line says of this fit holds whatever becomes of the optimizer's own meanwhile.
+        self.mechanism = type(optimizer.mechanism).from_config(optimizer.mechanism.get_config())
         self.jit_compile = bool(model.jit_compile) and not model.run_eagerly
         with tf.init_scope():
             self._open = tf.Variable(False, trainable=False, name="fit_is_running")
 
     def runs_like(self, other: "PrivateStep") -> bool:
         """Whether a graph traced for the other step does what this one would."""
-        names = ("model", "optimizer", "plan", "expected_lot_size", "noise_multiplier", "jit_compile")
-        return all(getattr(self, n) is getattr(other, n) or getattr(self, n) == getattr(other, n) for n in names)
+        return (
+            all(getattr(self, name) is getattr(other, name) for name in ("model", "optimizer", "plan"))
+            and self.mechanism.get_config() == other.mechanism.get_config()
+            and (self.expected_lot_size, self.jit_compile) == (other.expected_lot_size, other.jit_compile)
+        )
 
     def open(self) -> None:
         self._open.assign(True)
@@ -44,10 +48,13 @@ class PrivateStep:
             raise RuntimeError("The model's optimizer was replaced after compile(). Compile again.")
         if not _is_lot(data):
             raise RuntimeError(ONLY_FIT)
-        with tf.control_dependencies([tf.debugging.Assert(self._open, [ONLY_FIT])]):
-            record, present = map_tensors(tf.identity, data)
+        with tf.control_dependencies([tf.debugging.Assert(self._open, [ONLY_FIT])]):  # before anything moves
+            return self._take(*data)
+
+    def _take(self, record, present) -> dict:
+        model, optimizer = self.model, self.optimizer
         sums, not_finite = self._sums(record, present)
-        gradients = optimizer.mechanism.privatise(sums, self.expected_lot_size, optimizer.generator)
+        gradients = self.mechanism.privatise(sums, self.expected_lot_size, optimizer.generator)
         variables = model.trainable_variables
         gradients = _with_regularizers(gradients, variables)
         optimizer.release([tf.cast(g, v.dtype) for g, v in zip(gradients, variables, strict=True)], variables)
@@ -86,7 +93,7 @@ class PrivateStep:
 
     def _core(self, x, y, sample_weight, present):
         found = lot_gradients(self.model, self.plan, x, y, sample_weight)
-        sums, not_finite = self.optimizer.mechanism.bounded_sum(found.gradients, present)
+        sums, not_finite = self.mechanism.bounded_sum(found.gradients, present)
         loss = found.losses.reported(self.plan.shares, present)
         masks = keras.tree.map_structure(lambda t: getattr(t, "_keras_mask", None), found.y_pred)
         return sums, not_finite, (found.y_pred, masks), loss, found.losses.outputs

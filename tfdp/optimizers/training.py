@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdp.accounting import Ledger, NotPrivateEvent
+from tfdp.accounting import Event, NotPrivateEvent
 from tfdp.data import DeclaredDataset, PoissonBatches
 from tfdp.gradients import Plan, prove
 from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensors
@@ -30,13 +30,6 @@ class PrivateTraining:
     def model(self) -> keras.Model:
         return self._model()
 
-    def adopt(self, ledger: Ledger) -> None:
-        self.optimizer.adopt_ledger(ledger)
-
-    def close(self) -> None:
-        """The optimizer is free to train another model, or this one again."""
-        self.optimizer.__dict__.pop("_tfdp_model", None)
-
     def train_step(self, data: Any) -> dict:
         """Keras calls this in place of the model's own train_step."""
         if self._step is None:
@@ -52,8 +45,8 @@ class PrivateTraining:
         plan = self._prove(model, lots)
         steps_per_pass = lots.steps_per_pass if isinstance(lots, DeclaredDataset) else None
         optimizer.generator.reseed_after_fork()
-        optimizer.open_line(self._event(lots), lots.sampling, steps_per_pass)
         step = PrivateStep(model, optimizer, plan, lots.batch_size)
+        optimizer.open_line(_event(lots, step), lots.sampling, steps_per_pass)
         if self._step is None or not step.runs_like(self._step):
             self._step = step
             model.train_function = None
@@ -65,11 +58,7 @@ class PrivateTraining:
                 return original(**arguments)
         finally:
             self._step.close()
-
-    def _event(self, lots):
-        if lots.seeded:
-            return NotPrivateEvent("a sampling_seed was given: whoever knows the seed knows the lots")
-        return self.optimizer.mechanism.event()
+            optimizer.close_line()
 
     def _check(self, model: keras.Model) -> None:
         if model.optimizer is not self.optimizer:
@@ -121,6 +110,12 @@ class PrivateTraining:
             self._plan = prove(model, lots.record_spec, lots.head(8))
             self._proved_for = key
         return self._plan
+
+
+def _event(lots: PoissonBatches | DeclaredDataset, step: PrivateStep) -> Event:
+    if lots.seeded:
+        return NotPrivateEvent("a sampling_seed was given: whoever knows the seed knows the lots")
+    return step.mechanism.event()
 
 
 def _stream(lots: PoissonBatches | DeclaredDataset, steps_per_epoch: int, bucketed: bool) -> dict:

@@ -96,9 +96,18 @@ def gated_recurrent_unit(call, d):
         recurrent_gradient = OuterSum(places(before), places(inner), cell.recurrent_kernel.shape)
     else:  # two products in one: the gates see h, the candidate sees r * h
         a = tf.concat([before, gate * before], 1)
-        c = tf.concat([tf.pad(gates, [[0, 0], [0, 0], [0, cell.units]]), tf.pad(candidate, [[0, 0], [0, 0], [2 * cell.units, 0]])], 1)
+        c = tf.concat(
+            [
+                tf.pad(gates, [[0, 0], [0, 0], [0, cell.units]]),
+                tf.pad(candidate, [[0, 0], [0, 0], [2 * cell.units, 0]]),
+            ],
+            1,
+        )
         recurrent_gradient = OuterSum(places(a), places(c), cell.recurrent_kernel.shape)
-    gradients = [(cell.kernel, OuterSum(places(x), places(d), kernel.shape)), (cell.recurrent_kernel, recurrent_gradient)]
+    gradients = [
+        (cell.kernel, OuterSum(places(x), places(d), kernel.shape)),
+        (cell.recurrent_kernel, recurrent_gradient),
+    ]
     if cell.use_bias:
         sums = [tf.reduce_sum(d, 1)] + ([tf.reduce_sum(inner, 1)] if cell.reset_after else [])
         gradients.append((cell.bias, Materialised(tf.stack(sums, 1), cell.bias.shape)))

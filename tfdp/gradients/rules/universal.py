@@ -12,8 +12,8 @@ import keras
 import tensorflow as tf
 
 from tfdp.gradients.factored import Materialised
-from tfdp.gradients.per_example import each_example
 from tfdp.gradients.layer_tree import added_losses, flat_tensors, instance_attribute
+from tfdp.gradients.per_example import each_example
 from tfdp.gradients.recording import Call
 from tfdp.gradients.rules.registry import Rule, at_output, tapped
 

@@ -1,0 +1,119 @@
+"""Lots of every size, empty ones too, are one step each, and no size is a new trace."""
+
+import keras
+import numpy as np
+import pytest
+
+import tfdp
+from tests.optimizers import tiny
+
+
+class CountsCalls(keras.layers.Layer):
+    """Python runs `call` once a trace."""
+
+    traces = 0
+
+    def call(self, x):
+        type(self).traces += 1
+        return x
+
+
+def test_lots_of_many_sizes_share_a_few_traces():
+    size = 200
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((size, 3)).astype("float32"), rng.standard_normal((size, 1)).astype("float32")
+    layer = CountsCalls()
+    model = tiny.private(tiny.noisy(), keras.Sequential([keras.Input((3,)), layer, keras.layers.Dense(1)]))
+    model.fit(x, y, batch_size=20, epochs=1, verbose=0)
+    after_an_epoch = layer.traces
+    model.fit(x, y, batch_size=20, epochs=5, verbose=0)
+    assert layer.traces == after_an_epoch
+    assert model.optimizer.ledger.steps == 60
+
+
+def test_an_empty_lot_is_noised_and_counted():
+    """The rate is so small that no record is ever drawn: 1e-9 for each of 8."""
+    model = tiny.private(tiny.noisy())
+    start = model.get_weights()
+    history = model.fit(tiny.X, tiny.Y, batch_size=1, public_size=10**9, steps_per_epoch=3, verbose=0)
+    assert model.optimizer.ledger.steps == int(model.optimizer.iterations) == 3
+    for old, new in zip(start, model.get_weights(), strict=True):
+        assert np.all(np.isfinite(new)) and np.all(new != old)
+    assert np.all(np.isfinite(history.history["loss"]))
+
+
+@pytest.mark.parametrize("run_eagerly", [False, True])
+def test_empty_lots_leave_no_trace_in_noiseless_weights(run_eagerly):
+    model = tiny.private(run_eagerly=run_eagerly)
+    start = model.get_weights()
+    model.fit(tiny.X, tiny.Y, batch_size=1, public_size=10**9, steps_per_epoch=2, verbose=0)
+    for old, new in zip(start, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(new, old)
+
+
+def test_one_record_is_a_data_set():
+    model = tiny.private()
+    start = model.get_weights()
+    tiny.train(model, tiny.X[:1], tiny.Y[:1])
+    tiny.assert_weights(model, tiny.after_sgd(start, tiny.X[:1], tiny.Y[:1]))
+
+
+def test_the_sum_is_divided_by_the_expected_lot_size_not_the_realised_one():
+    """Records are one-hot, so the change of each kernel row tells the share of its own record."""
+    size = 16
+    model = keras.Sequential([keras.Input((size,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
+    tiny.private(tfdp.NoisySGD(1.0, l2_norm_clip=1.0, noise_multiplier=0.0), model)
+    model.fit(np.eye(size, dtype="float32"), np.full((size, 1), 9.0), batch_size=5, steps_per_epoch=1, verbose=0)
+    shares = model.get_weights()[0][:, 0]
+    drawn = shares != 0
+    np.testing.assert_allclose(shares[drawn], 1 / 5, rtol=1e-5)
+
+
+PARTS = [1, 3, tiny.SIZE, 100]
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[list[np.ndarray], list[np.ndarray], dict]:
+    model = tiny.private(metrics=["mae"])
+    start = model.get_weights()
+    return start, tiny.after_sgd(start, steps=2), tiny.train(model, steps=2).history
+
+
+@pytest.mark.parametrize("most", PARTS)
+def test_physical_batches_change_neither_weights_nor_metrics(whole, most):
+    _, expected, history = whole
+    model = tiny.private(tiny.noiseless(max_physical_batch=most), metrics=["mae"])
+    parts = tiny.train(model, steps=2).history
+    tiny.assert_weights(model, expected)
+    for name in ("loss", "mae"):
+        np.testing.assert_allclose(parts[name], history[name], rtol=1e-5)
+    assert model.optimizer.ledger.steps == 2
+
+
+@pytest.mark.parametrize("arguments", [{"jit_compile": True}, {"run_eagerly": True}])
+def test_physical_batches_run_in_every_way_of_execution(whole, arguments):
+    _, expected, _ = whole
+    model = tiny.private(tiny.noiseless(max_physical_batch=3), **arguments)
+    tiny.train(model, steps=2)
+    tiny.assert_weights(model, expected)
+
+
+def test_physical_batches_are_noised_once():
+    """With weights of 0 for all examples the changes are noise alone, of one lot's standard deviation."""
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1000, use_bias=False)])
+    tiny.private(tfdp.NoisySGD(1.0, l2_norm_clip=2.0, noise_multiplier=3.0, max_physical_batch=2), model)
+    (start,) = model.get_weights()
+    tiny.train(model, tiny.X, np.zeros((tiny.SIZE, 1000), "float32"), sample_weight=np.zeros(tiny.SIZE))
+    noise = (model.get_weights()[0] - start).ravel()
+    stddev = 3.0 * 2.0 / tiny.SIZE
+    assert abs(noise.std() - stddev) < 5 * stddev / np.sqrt(2 * noise.size)
+
+
+def test_metrics_are_those_of_the_records_present():
+    """A lot of records that all have the same error: padding and absent records would change the mean."""
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, kernel_initializer="zeros")])
+    optimizer = tfdp.NoisySGD(0.0, l2_norm_clip=1.0, noise_multiplier=0.0)
+    tiny.private(optimizer, model, metrics=["mae"], jit_compile=True)
+    history = model.fit(np.ones((40, 3)), np.full((40, 1), 5.0), batch_size=15, epochs=2, verbose=0).history
+    np.testing.assert_allclose(history["mae"], [5.0, 5.0], rtol=1e-6)
+    np.testing.assert_allclose(history["loss"], [25.0, 25.0], rtol=1e-6)

@@ -1,0 +1,85 @@
+"""No statistic may leave a lot by the back door: a training call must not assign variables.
+
+A moving mean, a recurrent state or a counter that a layer keeps would carry data into the model past clipping and noise.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+import keras
+import tensorflow as tf
+
+from tfdp.gradients.layer_tree import all_layers, seed_generators
+
+_ASSIGNMENTS = (
+    "assign",
+    "assign_add",
+    "assign_sub",
+    "scatter_add",
+    "scatter_sub",
+    "scatter_update",
+    "scatter_nd_update",
+)
+
+
+class StateAssigned(ValueError):
+    """The model changes a weight or statistic of its own during a training call."""
+
+
+@contextlib.contextmanager
+def no_state_assigned(model: keras.Model) -> Iterator[None]:
+    """Refuse a forward pass that assigns any variable but a seed or a metric, tracked by Keras or not.
+
+    The assigning methods are shadowed on TensorFlow's variable class while the pass is traced, so an assignment inside a
+    branch or a loop is seen even if it does not run.
+    """
+    allowed = {id(g.state.value) for g in seed_generators(model)}
+    allowed |= {id(v.value) for v in model.metrics_variables}
+    allowed |= {id(v.value) for layer in all_layers(model) for metric in layer._metrics for v in metric.variables}
+    family = type(model.trainable_variables[0].value)
+    with contextlib.ExitStack() as shadows:
+        for name in _ASSIGNMENTS:
+            definer = next((c for c in family.__mro__ if name in c.__dict__), None)
+            if definer is not None:
+                shadows.enter_context(_guarded(definer, name, allowed, model))
+        yield
+
+
+@contextlib.contextmanager
+def _guarded(definer: type, name: str, allowed: set[int], model: keras.Model) -> Iterator[None]:
+    original = definer.__dict__[name]
+    thread = threading.get_ident()  # what other threads assign meanwhile is none of this pass's business
+
+    def guard(self, *args, **kwargs):
+        if threading.get_ident() == thread and id(self) not in allowed and "seed_generator_state" not in self.name:
+            raise StateAssigned(_message(model, self))
+        return original(self, *args, **kwargs)
+
+    setattr(definer, name, guard)
+    try:
+        yield
+    finally:
+        setattr(definer, name, original)
+
+
+def _message(model: keras.Model, assigned: tf.Variable) -> str:
+    layer = next((layer for layer in all_layers(model) if _holds(layer, assigned)), None)
+    cure = "Keep such state out of the training call, or freeze the layer (layer.trainable = False)."
+    if isinstance(layer, keras.layers.BatchNormalization):
+        cure = "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it (layer.trainable = False)."
+    elif isinstance(layer, keras.layers.RNN):
+        cure = "A state kept from lot to lot mixes records: use stateful=False."
+    who = f"The layer {layer.name!r} ({type(layer).__name__})" if layer is not None else f"The model {model.name!r}"
+    return (
+        f"{who} assigns its variable {assigned.name!r} in a training call: data would reach the model without clipping and "
+        f"noise. {cure}"
+    )
+
+
+def _holds(layer: keras.Layer, assigned: tf.Variable) -> bool:
+    own = [*layer._trainable_variables, *layer._non_trainable_variables]
+    held = [v for v in keras.tree.flatten(list(vars(layer).values())) if isinstance(v, tf.Variable)]
+    states = keras.tree.flatten(getattr(layer, "states", None) or [])
+    variables = [v for v in (*own, *states) if hasattr(v, "value")]
+    return any(v.value is assigned for v in variables) or any(v is assigned for v in held)
