@@ -3,12 +3,12 @@
 >>> model.compile(optimizer=tfdp.NoisyAdam(1e-3, l2_norm_clip=1.0, noise_multiplier=1.1), loss="mse")
 >>> model.fit(x, y, batch_size=256, epochs=5)
 
-Rooms are loaded when they are first used: ``import tfdp.accounting`` needs neither TensorFlow nor Keras. Only where Keras is
-loaded already are the optimizers registered at once, so that ``keras.models.load_model`` knows them.
+Rooms are loaded when they are first used: ``import tfdp.accounting`` needs neither TensorFlow nor Keras.
 """
 
 import importlib
-import sys
+
+from tfdp.keras_registration import register
 
 __version__ = "0.1.0"
 
@@ -30,5 +30,4 @@ def __dir__():
     return sorted(__all__)
 
 
-if "keras" in sys.modules:
-    importlib.import_module("tfdp.optimizers")
+register()

@@ -22,7 +22,7 @@ from tfdp.accounting import (
 from tfdp.accounting.largest_fitting import largest_fitting
 
 # The slow accountants search for a few of the settings, the quick ones for the others.
-ACCOUNTANTS = ("pld", "moments", "gdp", "moments", "gdp", "moments", "pld", "gdp", "rdp", "gdp", "moments")
+ACCOUNTANTS = ("pld", "gdp", "gdp", "moments", "gdp", "gdp", "gdp", "gdp", "rdp", "gdp", "gdp", "moments", "gdp")
 
 
 def targets():
@@ -62,10 +62,16 @@ def test_noise_reaches_the_target_from_below_within_half_a_percent_on_200_settin
             return epsilon(ledger, delta=setting.delta, accountant=accountant)
 
         assert spent(noise) <= target
-        if spent(noise) < 0.995 * target:
-            # The Renyi conversion jumps from 0 up: there is no noise in between, and a hair less is too little.
-            assert accountant == "rdp" and spent(noise * (1 - 1e-6)) > target
+        if spent(noise) >= 0.995 * target:
+            continue
+        if accountant == "rdp":
+            # The Renyi conversion jumps from 0 up: there is no noise in between, and a hair less is too
+            # little.
+            assert spent(noise * (1 - 1e-6)) > target
             jumps += 1
+        else:
+            # A record is seen at all with probability at most rate * steps: below delta, any noise will do.
+            assert noise == pytest.approx(1e-3) and rate * steps <= setting.delta
     assert jumps < 10
 
 

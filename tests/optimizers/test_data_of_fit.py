@@ -130,7 +130,7 @@ def test_memory_maps_and_sources_are_read_record_by_record(tmp_path):
         start = model.get_weights()
         model.fit(*data, batch_size=tiny.SIZE, verbose=0)
         tiny.assert_weights(model, tiny.after_sgd(start))
-        assert list(model.optimizer.ledger)[0].sampling == FullBatch(tiny.SIZE)
+        assert next(iter(model.optimizer.ledger)).sampling == FullBatch(tiny.SIZE)
 
 
 def test_class_weight_is_the_sample_weight_of_the_label():

@@ -99,7 +99,7 @@ def test_an_optimizer_put_in_place_of_the_private_one_trains_nothing(trained):
     weights = trained.get_weights()
     try:
         trained.optimizer = keras.optimizers.SGD(1.0)
-        with pytest.raises(RuntimeError, match="[Cc]ompile again"):
+        with pytest.raises(RuntimeError, match=r"[Cc]ompile again"):
             tiny.train(trained)
         with pytest.raises(RuntimeError):
             trained.train_on_batch(tiny.X, tiny.Y)

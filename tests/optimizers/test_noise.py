@@ -63,7 +63,7 @@ def assert_uncorrelated(a: np.ndarray, b: np.ndarray):
     assert abs(correlation) < STANDARD_ERRORS / np.sqrt(size)
 
 
-@pytest.mark.parametrize(("one", "other"), itertools.combinations(range(4), 2))
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(range(4), 2)))
 def test_the_noises_of_two_weights_are_uncorrelated(noise, one, other):
     assert_uncorrelated(noise[one], noise[other])
 

@@ -53,6 +53,6 @@ def test_an_inner_model_given_back_to_keras_may_be_trained_by_others(inner):
 def test_one_optimizer_does_not_serve_two_models():
     optimizer = tiny.noisy()
     first = tiny.private(optimizer)
-    with pytest.raises(ValueError, match="optimizer for each model|each model"):
+    with pytest.raises(ValueError, match="each model"):
         tiny.private(optimizer)
     assert first.optimizer is optimizer

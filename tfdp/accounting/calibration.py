@@ -28,8 +28,9 @@ def noise_multiplier(
 ) -> float:
     """The noise multiplier with which `steps` Gaussian releases keep to the budget.
 
-    Guarantee: with it, `epsilon` of the run (after what was `spent`) is at most `target_epsilon`, and where
-    the budget binds, above 99.8 % of it (as far as the noise changes it).
+    Guarantee: with it, `epsilon` of the run (after what was `spent`) is at most `target_epsilon`, and at least
+    99.8 % of it unless the accountant's epsilon jumps over that (the Renyi conversion jumps to 0). Where the
+    budget does not bind (a record is hardly ever seen), 0.001 is returned, the least noise considered.
 
     Args:
         target_epsilon: the largest epsilon allowed at the end.

@@ -18,12 +18,12 @@ def largest_fitting(
 ) -> float:
     """The largest x between `least` and `most` with cost(x) <= budget, for a cost that grows with x.
 
-    Guarantee: cost(x) <= budget was evaluated for the x returned. With `whole`, cost(x + 1) > budget was evaluated
-    too (unless x is `most`); otherwise x either costs at least (1 - close_enough) * budget, or lies within 1e-7
-    (relative) of an amount that costs too much. 0 is returned where not even `least` fits.
+    Guarantee: cost(x) <= budget was evaluated for the x returned. With `whole`, cost(x + 1) > budget was
+    evaluated too (unless x is `most`); otherwise x either costs at least (1 - close_enough) * budget, or lies
+    within 1e-7 (relative) of an amount that costs too much. 0 is returned where not even `least` fits.
 
-    One evaluation may take a second, so the search first follows the cost, then interpolates, and bisects only where
-    interpolation creeps.
+    One evaluation may take a second, so the search first follows the cost, then interpolates, and bisects
+    only where interpolation creeps.
     """
     low, low_cost = 0.0, 0.0
     high, high_cost = math.inf, math.inf

@@ -149,7 +149,9 @@ def composed_loss(gaussians: list[Gaussian]) -> ComposedLoss | None:
     interval, exhausted = _fitting_interval(gaussians)
     if interval > _COARSEST_INTERVAL:
         return None
-    interval *= 2 ** max(0, math.ceil(math.log2(_composed_points(gaussians, interval) / _MOST_POINTS)))
+    excess = _composed_points(gaussians, interval) / _MOST_POINTS
+    if excess > 1:
+        interval, exhausted = interval * 2 ** math.ceil(math.log2(excess)), True
     if interval > _COARSEST_INTERVAL:
         return None
     losses = _losses(gaussians, interval)

@@ -79,7 +79,6 @@ class _PairsTradeoff(Tradeoff):
     def _curve(self, rates: np.ndarray) -> np.ndarray:
         # Bu et al. 2019, eq. 1: f(a) = max(0, 1 - delta - e^epsilon a, e^-epsilon (1 - delta - a)); of
         # several pairs the largest.
-        # the largest.
         growth, kept = np.exp(self.epsilons)[:, None], (1 - self.deltas)[:, None]
         return np.maximum(kept - growth * rates, (kept - rates) / growth).max(axis=0)
 

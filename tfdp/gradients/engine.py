@@ -19,6 +19,7 @@ from tfdp.gradients.recording import Recording, recording
 from tfdp.gradients.state import no_state_assigned
 
 FLOAT16_LOSS_SCALE = 1024.0
+UNDERFLOW = 2.0**-100  # more than squares of float32 numbers can lose to underflow in a sum over 10^7 weights
 
 
 class LotGradients:
@@ -36,7 +37,7 @@ class LotGradients:
     def squared_norms(self) -> tf.Tensor:
         """Upper bounds of the squared l2 norms over all weights jointly, float32 ``[B]``; NaN or Inf where not finite."""
         parts = [g.squared_norms() for g in self._gradients if g is not None]
-        return tf.add_n([tf.zeros([self.batch]), *parts]) / self._scale**2
+        return tf.add_n([tf.fill([self.batch], UNDERFLOW), *parts]) / self._scale**2
 
     def squared_norms_by_weight(self) -> list[tf.Tensor]:
         """The same for every weight by itself."""
@@ -105,7 +106,8 @@ class Forward:
     def book_keeping(self, objective: tf.Tensor) -> LotPass:
         """One backward pass to the taps; from there each rule finds its weights' gradients."""
         calls = self.record.sites()
-        cotangents = iter(self.tape.gradient(objective, [tap for call in calls for tap in call.taps]))
+        found = self.tape.gradient(objective, [tap for call in calls for tap in call.taps])
+        cotangents = iter([None if d is None else tf.convert_to_tensor(d) for d in found])
         parts: dict[int, list[PerExampleGradient]] = {}
         for call in calls:
             d = [next(cotangents) for _ in call.taps]

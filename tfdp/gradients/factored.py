@@ -11,7 +11,8 @@ three questions without building that tensor where it can avoid it:
 Norms are upper bounds. The clip's guarantee needs ``c[i] * ||g[i]|| <= C`` for the vector that is really summed, while a
 norm is computed by other floating-point operations than the sum: where the terms of ``g[i]`` cancel, the computed norm
 may be far too small. Both computations err by at most about ``eps * S`` with ``S = sum_t ||a_t|| ||d_t||``, so the norms
-returned carry that allowance. It is invisible (1e-5 relative) unless terms cancel by five digits.
+returned carry that allowance. It is invisible (1e-5 relative) unless terms cancel by five digits. Likewise for squares
+that underflow. Norms that overflow are infinite, and such an example is left out.
 """
 
 import abc
@@ -20,6 +21,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 EPSILON = 2.0**-23  # spacing of float32 at 1
+TINY = 2.0**-126  # a float32 product below this reads as 0
 GRAM = "gram"
 MATERIALISED = "materialised"
 
@@ -98,16 +100,20 @@ class OuterSum(PerExampleGradient):
         return self
 
     def squared_norms(self):
-        a2 = tf.reduce_sum(tf.square(self.a), 3)
-        d2 = tf.reduce_sum(tf.square(self.d), 3)
+        # Squares below TINY read as 0, yet the other factor may be large: each sum of squares is raised by what it lost.
+        p, q = self.a.shape[3], self.d.shape[3]
+        a2 = tf.reduce_sum(tf.square(self.a), 3) + p * TINY
+        d2 = tf.reduce_sum(tf.square(self.d), 3) + q * TINY
         if self.a.shape[2] == 1:
             # ||a (x) d|| = ||a|| ||d||: nothing can cancel.
             return tf.reduce_sum(a2 * d2, [1, 2])
-        scale = tf.square(tf.reduce_sum(tf.sqrt(a2) * tf.sqrt(d2), 2))  # S^2 of each group
+        a1, d1 = tf.sqrt(a2), tf.sqrt(d2)
+        scale = tf.square(tf.reduce_sum(a1 * d1, 2))  # S^2 of each group
         if self._form() == GRAM:
             # ||sum_t a_t (x) d_t||^2 = sum_{t,u} (a_t . a_u)(d_t . d_u)
             gram = tf.matmul(self.a, self.a, transpose_b=True) * tf.matmul(self.d, self.d, transpose_b=True)
-            squared = tf.maximum(tf.reduce_sum(gram, [2, 3]), 0.0) + 4 * EPSILON * scale
+            lost = p * TINY * tf.square(tf.reduce_sum(d1, 2)) + q * TINY * tf.square(tf.reduce_sum(a1, 2))
+            squared = tf.maximum(tf.reduce_sum(gram, [2, 3]), 0.0) + 4 * EPSILON * scale + lost
         else:
             places = tf.cast(tf.shape(self.a)[2], tf.float32)
             squared = tf.reduce_sum(tf.square(self._products()), [2, 3])

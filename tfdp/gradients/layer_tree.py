@@ -27,6 +27,11 @@ def all_layers(model: keras.Layer) -> list[keras.Layer]:
     return list({id(layer): layer for layer in model._flatten_layers()}.values())
 
 
+def own_weight(layer: keras.Layer, variable: keras.Variable) -> bool:
+    """Whether the layer itself, not one inside it, made this trainable weight."""
+    return any(v is variable for v in layer._trainable_variables)
+
+
 def seed_generators(model: keras.Layer) -> list[keras.random.SeedGenerator]:
     """Every generator that a layer of the model draws from, Keras's global one included."""
     found = {id(g): g for layer in all_layers(model) for g in layer._seed_generators}

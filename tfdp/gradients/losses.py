@@ -15,7 +15,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.layer_tree import added_losses, flat_tensors, instance_attribute, shallow_copy
+from tfdp.gradients.layer_tree import added_losses, all_layers, flat_tensors, instance_attribute, shallow_copy
 from tfdp.gradients.per_example import MAP, VECTORIZED, each_example
 from tfdp.gradients.recording import Recording
 
@@ -72,6 +72,7 @@ class OwnLoss:
 
     def __init__(self, loss: keras.losses.Loss):
         self.loss = loss
+        self.reduces_by_itself = False
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         values = mask = None
@@ -79,7 +80,8 @@ class OwnLoss:
             cast = lambda t: keras.ops.convert_to_tensor(t, dtype=self.loss.dtype)  # noqa: E731
             values = self.loss.call(keras.tree.map_structure(cast, y_true), keras.tree.map_structure(cast, y_pred))
             mask = _joint_mask(y_pred, values)
-        if values is None or len(values.shape) == 0 or values.shape[0] is not None:
+        self.reduces_by_itself = values is None or len(values.shape) == 0 or values.shape[0] is not None
+        if self.reduces_by_itself:
             one = lambda parts, _: tf.reshape(self.loss(*parts), [-1])  # noqa: E731
             return own_values(one, (y_true, y_pred, sample_weight))
         return own_reduction(values, sample_weight, mask, self.loss.reduction, self.loss.dtype)
@@ -144,12 +146,16 @@ class OwnLosses:
         activity: ``[B]``, activity regularisers.
         added: scalars from ``add_loss``, of the whole lot; what one example's share of them is, see ``objective``.
         outputs: ``[B]`` vectors, one an output, for Keras's loss metrics (only where there are several).
+        reduces_by_itself: whether the loss was evaluated on batches of one, because it makes one number of a lot by
+            itself; ``of_the_lot`` is that number then.
     """
 
     def __init__(self, model: keras.Model, record: Recording, x, y, y_pred, sample_weight):
         self.batch = tf.shape(flat_tensors(x)[0])[0]
         self.added = [tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in added_losses(model)]
+        self.added_by = [layer.name for layer in all_layers(model) for _ in layer._losses]
         model._clear_losses()
+        self.reduces_by_itself = False
         self.outputs: list[tf.Tensor] = []
         with without_weight_regularizers(model):
             self.main = tf.cast(self._main(model, x, y, y_pred, sample_weight), tf.float32)
@@ -171,8 +177,18 @@ class OwnLosses:
                 value = model._compute_loss(*arguments, training=True)
             self.outputs = [tracker.value for tracker in trackers if hasattr(tracker, "value")]
             if not overridden or len(value.shape) == 1:
+                self.reduces_by_itself = any(flat.loss.reduces_by_itself for flat in own._flat_losses)
                 return value
+        self.reduces_by_itself = True
         return own_values(lambda parts, _: model._compute_loss(*parts, training=True), arguments)
+
+    def of_the_lot(self, model: keras.Model, x, y, y_pred, sample_weight) -> tf.Tensor:
+        """What ``compute_loss`` itself says of the whole lot, without the losses counted elsewhere."""
+        compile_loss = model._compile_loss and shallow_copy(model._compile_loss)
+        if compile_loss is not None:
+            compile_loss._metrics = [Tracker() for _ in compile_loss._metrics]
+        with without_weight_regularizers(model), instance_attribute(model, "_compile_loss", compile_loss):
+            return tf.cast(model._compute_loss(x, y, y_pred, sample_weight, training=True), tf.float32)
 
     def objective(self, shares: list[str]) -> tf.Tensor:
         """``sum_i L_i``. A loss added for the whole lot is the examples' ``"mean"`` or their ``"sum"``."""

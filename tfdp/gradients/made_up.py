@@ -7,6 +7,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfdp.gradients.state import StateAssigned
+
 LARGE = 1e4
 
 
@@ -26,6 +28,8 @@ def made_up_records(record_spec: Any, sample: Any, runs: Callable[[Any], None]) 
         try:
             runs(made_up[0])
             return Records(made_up, record_spec)
+        except StateAssigned:
+            raise
         except Exception:
             made_up = None
     if sample is None:
@@ -47,7 +51,10 @@ def _array(spec: tf.TensorSpec, rng, rows: int, part: int) -> np.ndarray:
     if spec.dtype.is_bool:
         return rng.random(shape) < 0.5
     if spec.dtype.is_integer:
-        return rng.integers(0, 2, shape).astype(dtype)
+        values = rng.integers(0, 2, shape).astype(dtype)
+        if len(shape) > 1 and part == 0:
+            values[:, 0] = 1  # 0 is padding to many models, and an example of padding alone may have no defined loss
+        return values
     if part == 0:
         return rng.normal(size=shape).astype(dtype)
     return (rng.random(shape) + (0.5 if part == 2 else 0.0)).astype(dtype)
@@ -75,6 +82,15 @@ class Records:
                 company.append(self._joined(this, self._scaled(other, -LARGE), [3, 4, 5]))
                 company.append(self._joined(this, self._scaled(other, 0), [1, 2, 3]))
             yield company
+
+    def lots_of_one_after_others(self) -> Iterator[tuple[Any, Any]]:
+        """An example alone, and as the last of a lot."""
+        for this, other in (self._draws, self._draws[::-1]):
+            alone = self._rows(this, [0])
+            yield (
+                alone,
+                keras.tree.map_structure(lambda a, b: tf.concat([a, b], 0), self._rows(other, [1, 2, 3]), alone),
+            )
 
     @staticmethod
     def size(record: Any) -> int:

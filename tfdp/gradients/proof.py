@@ -22,12 +22,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.gradients.engine import Forward, lot_gradients
-from tfdp.gradients.layer_tree import all_layers, flat_tensors, map_tensors, seed_generators
+from tfdp.gradients.layer_tree import all_layers, flat_tensors, map_tensors, own_weight, seed_generators
 from tfdp.gradients.made_up import made_up_records
 from tfdp.gradients.per_example import MAP, XLA
 from tfdp.gradients.plan import Plan, first_plan, widen
 from tfdp.gradients.recording import Call, recording
-from tfdp.gradients.state import StateAssigned
+from tfdp.gradients.state import StateAssigned, no_state_assigned
 
 ROUNDING = {"float16": 3e-2, "bfloat16": 2e-1}
 EXAMPLES = 3
@@ -109,52 +109,97 @@ class _Prover:
 
     def _independence(self, plan: Plan) -> list[Call]:
         calls: list[Call] = []
+        traced: dict = {}
 
-        @tf.function(input_signature=[self.spec], autograph=False)
-        def first_example(record):
+        @tf.function(input_signature=[self.spec, tf.TensorSpec([], tf.int32)], autograph=False)
+        def example(record, row):
             x, y, sample_weight = _unpacked(record)
             with tf.GradientTape() as tape:
                 forward = Forward(tape, self.model, Plan({}, shares=plan.shares), x, y, sample_weight)
-                own = forward.losses.main[0] + forward.losses.activity[0]
+                losses = forward.losses
+                own = losses.main[row] + losses.activity[row]
             calls[:] = forward.record.calls
-            plan.shares = ["mean"] * len(forward.losses.added)
-            return own, _dense(tape.gradient(own, _values(self.model)), self.model)
+            plan.shares = ["mean"] * len(losses.added)
+            traced.update(added_by=losses.added_by, draws=forward.record.draws, alone=losses.reduces_by_itself)
+            arguments = (x, y, forward.y_pred, sample_weight)
+            of_the_lot = losses.of_the_lot(self.model, *arguments) if losses.reduces_by_itself else losses.main[:1]
+            return own, _dense(tape.gradient(own, _values(self.model)), self.model), of_the_lot, losses.main
 
+        first = tf.constant(0)
         for lots in self.records.lots_of_one_among_others():
-            alone, *others = [self._pinned(first_example, lot) for lot in lots]
+            alone, *others = [self._pinned(example, lot, first) for lot in lots]
             for lot, among in zip(lots[1:], others, strict=True):
-                same = self._close([among[0]], [alone[0]]) and self._close(among[1], alone[1])
-                if not same:
-                    raise MixesExamples(self._mixing_message(lots[0], lot))
+                if not self._same(alone, among):
+                    raise MixesExamples(self._mixing_message(lots[0], lot, 0, alone, among))
+                if traced["alone"] and not self._adds_up(among[2], among[3]):
+                    raise MixesExamples(self._loss_message())
+        if not traced["draws"]:  # random numbers belong to a place in the lot: only the first example keeps its own
+            for alone, lot in self.records.lots_of_one_after_others():
+                last = self.records.size(lot) - 1
+                single, among = self._pinned(example, alone, first), self._pinned(example, lot, tf.constant(last))
+                if not self._same(single, among):
+                    raise MixesExamples(self._mixing_message(alone, lot, last, single, among))
+        self.added_by = traced["added_by"]
         return calls
 
-    def _mixing_message(self, alone, lot) -> str:
-        names: list[keras.Layer] = []
+    def _same(self, alone, among) -> bool:
+        """Others whose gradient is NaN (all their tokens masked, say) make a tape's gradient NaN: 0 * NaN."""
+        blind = not np.isfinite(_norm(among[1])) and np.isfinite(among[0])
+        return self._close([among[0]], [alone[0]]) and (blind or self._close(among[1], alone[1]))
 
-        @tf.function(input_signature=[self.spec], autograph=False)
-        def outputs(record):
+    def _adds_up(self, of_the_lot: np.ndarray, own: np.ndarray) -> bool:
+        """A loss that makes one number of a lot must be the mean or the sum of what it says of each example alone."""
+        found = [np.sum(of_the_lot)]
+        return self._close(found, [np.mean(own)]) or self._close(found, [np.sum(own)])
+
+    def _mixing_message(self, alone, lot, row: int, single, among) -> str:
+        layer = self._first_mixing_layer(alone, lot, row)
+        if layer is None and self._close([among[0]], [single[0]]):
+            # Nothing shows in a value yet (a gate at 0): the gradient of the layer's own weight betrays it.
+            moved = [
+                v
+                for v, a, b in zip(self.model.trainable_variables, among[1], single[1], strict=True)
+                if not self._close([a], [b])
+            ]
+            layer = next((part for v in moved for part in all_layers(self.model) if own_weight(part, v)), None)
+        if layer is None:
+            return self._loss_message()
+        what = "The model" if layer is self.model else "The layer"
+        return (
+            f"{what} {layer.name!r} ({type(layer).__name__}) mixes examples: its output for one example, or its gradient, changes "
+            f"with the other examples of the lot. One record would then move more than its own clipped gradient, and no "
+            f"privacy claim would hold. {_cure(layer)}"
+        )
+
+    def _first_mixing_layer(self, alone, lot, row: int) -> keras.Layer | None:
+        """The layer that gives one example another output though it was given the same input."""
+        seen_by: list[keras.Layer] = []
+
+        @tf.function(input_signature=[self.spec, tf.TensorSpec([], tf.int32)], autograph=False)
+        def calls_of(record, row):
             x, _, _ = _unpacked(record)
             with recording(self.model, {}) as seen:
                 self.model(x, training=True)
-            pairs = [(c.layer, t) for c in seen.calls if c.in_step_graph for t in flat_tensors(c.output)]
-            pairs = [(layer, t) for layer, t in pairs if len(t.shape) and t.shape[0] is None]
-            names[:] = [layer for layer, _ in pairs]
-            return [t[0] for _, t in pairs]
+            inside = [call for call in seen.calls if call.in_step_graph]
+            seen_by[:] = [call.layer for call in inside]
+            return [(_rows_of((c.args, c.kwargs), row), _rows_of(c.output, row)) for c in inside]
 
-        first, among = self._pinned(outputs, alone), self._pinned(outputs, lot)
-        for layer, a, b in zip(names, first, among, strict=True):
-            if a.shape != b.shape or not self._close([a], [b]):
-                what = "The model itself" if layer is self.model else f"The layer {layer.name!r}"
-                return (
-                    f"{what} ({type(layer).__name__}) mixes examples: its output for one example changes with the other "
-                    f"examples of the lot. One record would then move more than its own clipped gradient, and no privacy "
-                    f"claim would hold. {_cure(layer)}"
-                )
-        layers = ", ".join(repr(layer.name) for layer in all_layers(self.model)[1:6])
+        first, among = self._pinned(calls_of, alone, tf.constant(0)), self._pinned(calls_of, lot, tf.constant(row))
+        for layer, (inputs, outputs), (other_inputs, other_outputs) in zip(seen_by, first, among, strict=True):
+            if self._all_equal(inputs, other_inputs) and not self._all_equal(outputs, other_outputs):
+                return layer
+        return None
+
+    def _loss_message(self) -> str:
         return (
-            f"The loss of the model {self.model.name!r} (layers {layers}, ...) mixes examples: an example's own loss or "
-            f"gradient changes with the other examples of the lot though no layer's output does. Private training needs a "
-            f"loss that is a mean over examples, each term a function of one example."
+            f"The loss of the model {self.model.name!r} mixes examples: an example's own loss or gradient changes with the "
+            f"other examples of the lot though no layer's output does. Private training needs a loss that is a mean over "
+            f"examples, each term a function of one example."
+        )
+
+    def _all_equal(self, found, expected) -> bool:
+        return len(found) == len(expected) and all(
+            a.shape == b.shape and self._close([a], [b]) for a, b in zip(found, expected, strict=True)
         )
 
     # Coverage.
@@ -251,10 +296,11 @@ class _Prover:
         return False
 
     def _added_loss_message(self) -> str:
+        layers = ", ".join(repr(name) for name in dict.fromkeys(self.added_by))
         return (
-            f"A loss given to add_loss in the model {self.model.name!r} mixes examples: it is neither the mean nor the sum "
-            f"over the lot of terms that are functions of one example each. Give add_loss such a mean, for example "
-            f"add_loss(ops.mean(term)) with one term an example."
+            f"A loss given to add_loss (by {layers}) mixes examples: it is neither the mean nor the sum over the lot of terms "
+            f"that are functions of one example each. Give add_loss such a mean, for example add_loss(ops.mean(term)) with "
+            f"one term an example."
         )
 
     def _whole(self, plan: Plan) -> Plan:
@@ -279,7 +325,8 @@ class _Prover:
     def _runs(self, record: Any) -> None:
         """Run the model and its loss once on these records: whatever is wrong with them shows here."""
         x, y, sample_weight = _unpacked(map_tensors(tf.convert_to_tensor, record))
-        y_pred = self.model(x, training=False)
+        with no_state_assigned(self.model):
+            y_pred = self.model(x, training=False)
         self.model._compute_loss(x, y, y_pred, sample_weight, training=False)
         self.model._clear_losses()
 
@@ -288,7 +335,10 @@ class _Prover:
         return keras.tree.map_structure(lambda t: t.numpy(), function(*arguments))
 
     def _close(self, found, expected) -> bool:
+        """Equal to rounding. Where the example alone is not finite already, nothing can be told."""
         overall = _norm(expected)
+        if not np.isfinite(overall):
+            return True
         return all(
             np.linalg.norm(np.float64(a) - np.float64(b))
             <= self.tolerance * (np.linalg.norm(b) + 1e-3 * overall) + 1e-12
@@ -313,6 +363,11 @@ def _dense(gradients, model) -> list[tf.Tensor]:
 
 def _norm(arrays) -> float:
     return float(np.sqrt(sum(np.sum(np.square(np.float64(a))) for a in arrays)))
+
+
+def _rows_of(structure, row: tf.Tensor) -> list[tf.Tensor]:
+    """What belongs to one example, as far as the first dimension tells."""
+    return [t[row] for t in flat_tensors(structure) if len(t.shape) and t.shape[0] is None]
 
 
 def _cure(layer: keras.Layer) -> str:

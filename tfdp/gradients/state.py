@@ -37,13 +37,23 @@ def no_state_assigned(model: keras.Model) -> Iterator[None]:
     allowed = {id(g.state.value) for g in seed_generators(model)}
     allowed |= {id(v.value) for v in model.metrics_variables}
     allowed |= {id(v.value) for layer in all_layers(model) for metric in layer._metrics for v in metric.variables}
-    family = type(model.trainable_variables[0].value)
+    family = type(next(iter(seed_generators(model))).state.value)
     with contextlib.ExitStack() as shadows:
         for name in _ASSIGNMENTS:
             definer = next((c for c in family.__mro__ if name in c.__dict__), None)
             if definer is not None:
                 shadows.enter_context(_guarded(definer, name, allowed, model))
         yield
+
+
+def refuse_stateful(model: keras.Model) -> None:
+    """Recurrent layers that carry a state from lot to lot, before they see any data."""
+    for layer in all_layers(model):
+        if isinstance(layer, keras.layers.RNN) and layer.stateful:
+            raise StateAssigned(
+                f"The layer {layer.name!r} ({type(layer).__name__}) keeps a state from lot to lot, which mixes records. Use "
+                "stateful=False."
+            )
 
 
 @contextlib.contextmanager
@@ -68,8 +78,6 @@ def _message(model: keras.Model, assigned: tf.Variable) -> str:
     cure = "Keep such state out of the training call, or freeze the layer (layer.trainable = False)."
     if isinstance(layer, keras.layers.BatchNormalization):
         cure = "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it (layer.trainable = False)."
-    elif isinstance(layer, keras.layers.RNN):
-        cure = "A state kept from lot to lot mixes records: use stateful=False."
     who = f"The layer {layer.name!r} ({type(layer).__name__})" if layer is not None else f"The model {model.name!r}"
     return (
         f"{who} assigns its variable {assigned.name!r} in a training call: data would reach the model without clipping and "
@@ -78,8 +86,5 @@ def _message(model: keras.Model, assigned: tf.Variable) -> str:
 
 
 def _holds(layer: keras.Layer, assigned: tf.Variable) -> bool:
-    own = [*layer._trainable_variables, *layer._non_trainable_variables]
-    held = [v for v in keras.tree.flatten(list(vars(layer).values())) if isinstance(v, tf.Variable)]
-    states = keras.tree.flatten(getattr(layer, "states", None) or [])
-    variables = [v for v in (*own, *states) if hasattr(v, "value")]
-    return any(v.value is assigned for v in variables) or any(v is assigned for v in held)
+    variables = [*layer._trainable_variables, *layer._non_trainable_variables, *vars(layer).values()]
+    return any(v is assigned or getattr(v, "_value", None) is assigned for v in variables)

@@ -1,5 +1,7 @@
 """PrivateOptimizer: differential privacy around any Keras optimizer."""
 
+import json
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -58,6 +60,11 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
             or max_physical_batch < 1
         ):
             raise ValueError(f"max_physical_batch must be a positive whole number or None, not {max_physical_batch!r}.")
+        if not all(hasattr(mechanism, part) for part in ("bounded_sum", "privatise", "event")):
+            raise ValueError(
+                f"mechanism must be what makes a private gradient, such as tfdp.mechanisms.GaussianMechanism(l2_norm_clip=1.0, "
+                f"noise_multiplier=1.1), not {mechanism!r}."
+            )
         super().__init__(learning_rate=0.0, name=name)
         self.inner_optimizer = inner_optimizer
         self.mechanism = mechanism
@@ -67,7 +74,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         # An int64 assigned in the same graph as the weights: whatever saves the weights saves how many steps they hold.
         self._steps = self.add_variable((), "zeros", "int64", aggregation="only_first_replica", name="released_steps")
         self._secret = Untracked(SecretGenerator(noise_seed))
-        self._book = Untracked(Book())
+        self._book = Book(self._steps)
         with tf.init_scope():
             self._not_finite = Untracked(tf.Variable(0, dtype=tf.int64, trainable=False))
         self.inner_optimizer.__dict__["apply"] = refuse_apply  # nobody reaches the weights through the inner one
@@ -77,22 +84,21 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
     @property
     def ledger(self) -> Ledger:
         """What was released so far, line by line."""
-        return self._book.value.read(int(self._steps.numpy()))
+        return self._book.read()
 
     def open_line(self, event: Event, sampling: Sampling, steps_per_pass: int | None = None) -> None:
         """From now on every step is one of these."""
         if self._secret.value.seeded:
             event = NotPrivateEvent("noise_seed was given: whoever knows the seed can subtract the noise")
-        self._book.value.open(int(self._steps.numpy()), event, sampling, steps_per_pass)
+        self._book.open(event, sampling, steps_per_pass)
 
     def close_line(self) -> None:
         """Steps that turn up from now on (a checkpoint of another run was restored) are of unknown kind."""
-        self._book.value.close(int(self._steps.numpy()))
+        self._book.close()
 
     def adopt_ledger(self, ledger: Ledger, *, own_included: bool) -> None:
         """Go on from the ledger of a model, which may or may not hold this optimizer's own lines."""
-        ledger = ledger if own_included else Ledger.combined(ledger, self.ledger)
-        self._book.value.restore(ledger, int(self._steps.numpy()))
+        self._book.restore(ledger if own_included else Ledger.combined(ledger, self.ledger))
 
     # The step.
 
@@ -173,12 +179,11 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         store["ledger"] = np.frombuffer(self.ledger.to_json().encode(), np.uint8)
 
     def load_own_variables(self, store):
-        stored = {key: store[key] for key in store.keys()}
+        stored = {key: store[key] for key in store.keys()}  # noqa: SIM118 (Keras's stores are no mappings)
         text = stored.pop("ledger", None)
         super().load_own_variables(stored)
         if text is not None:
-            ledger = Ledger.from_json(bytes(np.asarray(text, np.uint8)).decode())
-            self._book.value.restore(ledger, int(self._steps.numpy()))
+            self._book.restore(Ledger.from_json(bytes(np.asarray(text, np.uint8)).decode()))
 
     def get_config(self):
         return {
@@ -211,16 +216,23 @@ class Untracked:
         self.value = value
 
 
-class Book:
-    """The ledger in the making: closed lines, and one that is open from some step on."""
+class Book(tf.train.experimental.PythonState):
+    """The ledger in the making: closed lines, and one that is open from some step on.
 
-    def __init__(self):
+    Being a PythonState, it is written into a ``tf.train.Checkpoint`` of the optimizer and read from it.
+    """
+
+    def __init__(self, steps: keras.Variable):
+        self._steps = Untracked(steps)
         self._closed = Ledger()
         self._closed_at = 0
         self._line: tuple[Event, Sampling, int | None] | None = None
 
-    def read(self, steps: int) -> Ledger:
-        since = steps - self._closed_at
+    def steps(self) -> int:
+        return int(self._steps.value.numpy())
+
+    def read(self) -> Ledger:
+        since = self.steps() - self._closed_at
         if since <= 0:
             return self._closed
         if self._line is None:
@@ -229,21 +241,32 @@ class Book:
         passes = None if steps_per_pass is None else -(-since // steps_per_pass)
         return self._closed.record(event, sampling, since, passes)
 
-    def open(self, steps: int, event: Event, sampling: Sampling, steps_per_pass: int | None) -> None:
-        self._closed, self._closed_at = self.read(steps), steps
+    def open(self, event: Event, sampling: Sampling, steps_per_pass: int | None) -> None:
+        self.close()
         self._line = (event, sampling, steps_per_pass)
 
-    def close(self, steps: int) -> None:
-        self._closed, self._closed_at, self._line = self.read(steps), steps, None
+    def close(self) -> None:
+        self._closed, self._closed_at, self._line = self.read(), self.steps(), None
 
-    def restore(self, ledger: Ledger, steps: int) -> None:
+    def restore(self, ledger: Ledger) -> None:
         """From a file: steps that the weights hold beyond the ledger's are of unknown kind, an infinite line.
 
         An open line stays open: BackupAndRestore reads its file when fit has begun.
         """
-        unknown_steps = steps - ledger.steps
+        unknown_steps = self.steps() - ledger.steps
         self._closed = ledger.record(*unknown(), unknown_steps) if unknown_steps > 0 else ledger
-        self._closed_at = steps
+        self._closed_at = self.steps()
+
+    def serialize(self) -> str:
+        ledger, steps = self._closed, self._closed_at
+        with tf.init_scope():
+            if tf.executing_eagerly():  # tf.saved_model.save can't read variables here: it leaves an open line out
+                ledger, steps = self.read(), self.steps()
+        return json.dumps({"ledger": ledger.to_json(), "steps": steps})
+
+    def deserialize(self, text: bytes) -> None:
+        stored = json.loads(text)  # its own count of steps: the variable may be read before or after
+        self._closed, self._closed_at = Ledger.from_json(stored["ledger"]), stored["steps"]
 
 
 def unknown() -> tuple[Event, Sampling]:

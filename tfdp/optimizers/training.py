@@ -11,6 +11,7 @@ from tfdp.accounting import Event, NotPrivateEvent
 from tfdp.data import DeclaredDataset, PoissonBatches
 from tfdp.gradients import Plan, prove
 from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensors
+from tfdp.gradients.state import no_state_assigned, refuse_stateful
 from tfdp.optimizers.fit_arguments import lots_of_fit
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.step import PrivateStep
@@ -71,6 +72,7 @@ class PrivateTraining:
                 "Private training on several replicas (tf.distribute) is not available: build and compile the model outside "
                 "the strategy's scope."
             )
+        refuse_stateful(model)
         overwritten = [v.path for v in model.trainable_variables if getattr(v, "overwrite_with_gradient", False)]
         if overwritten:
             raise ValueError(
@@ -91,7 +93,8 @@ class PrivateTraining:
         x, y, sample_weight = (*record, None, None)[:3]
         compiled = [part for part in (model._compile_loss, model._compile_metrics) if part is not None]
         if not all(layer.built for layer in all_layers(model)) or not all(part.built for part in compiled):
-            y_pred = model(x, training=False)
+            with no_state_assigned(model):
+                y_pred = model(x, training=False)
             model._compute_loss(x, y, y_pred, sample_weight, training=False)
             model.compute_metrics(x, y, y_pred, sample_weight)
             model._clear_losses()

@@ -67,6 +67,6 @@ def group_normalization(call, d):
 def prelu(call, d):
     """``y = relu(x) - alpha relu(-x)``, so ``dy/dalpha = min(x, 0)``."""
     layer = call.layer
-    shared = {axis for axis in layer.shared_axes or ()}
+    shared = set(layer.shared_axes or ())
     kept = [axis for axis in range(1, len(d[0].shape)) if axis not in shared]
     return [_summed(d[0] * tf.minimum(call.inputs, 0), layer.alpha, kept)]

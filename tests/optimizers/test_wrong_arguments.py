@@ -1,0 +1,119 @@
+"""Wrong arguments raise a ValueError that says what to write, before anything has changed."""
+
+import keras
+import numpy as np
+import pytest
+
+import tfdp
+from tests.optimizers import tiny
+from tfdp.mechanisms import GaussianMechanism
+
+PRIVACY = {"l2_norm_clip": 1.0, "noise_multiplier": 1.0}
+
+WRONG = {
+    "negative clip": ({"l2_norm_clip": -1.0, "noise_multiplier": 1.0}, "l2_norm_clip.*positive"),
+    "clip of zero": ({"l2_norm_clip": 0.0, "noise_multiplier": 1.0}, "l2_norm_clip.*positive"),
+    "infinite clip": ({"l2_norm_clip": np.inf, "noise_multiplier": 1.0}, "l2_norm_clip.*finite"),
+    "clip that is no number": ({"l2_norm_clip": "one", "noise_multiplier": 1.0}, "l2_norm_clip.*number"),
+    "clip of None": ({"l2_norm_clip": None, "noise_multiplier": 1.0}, "l2_norm_clip.*number"),
+    "clip of True": ({"l2_norm_clip": True, "noise_multiplier": 1.0}, "l2_norm_clip.*number"),
+    "negative noise": ({"l2_norm_clip": 1.0, "noise_multiplier": -0.1}, "noise_multiplier.*at least 0"),
+    "noise that is NaN": ({"l2_norm_clip": 1.0, "noise_multiplier": np.nan}, "noise_multiplier.*finite"),
+    "neither noise nor target": ({"l2_norm_clip": 1.0}, "exactly one of noise_multiplier= .*target_epsilon="),
+    "both noise and target": ({**PRIVACY, "target_epsilon": 3.0, "delta": 1e-5}, "exactly one of noise_multiplier="),
+    "delta of 0": ({**PRIVACY, "delta": 0.0}, "delta.*between 0 and 1"),
+    "delta of 1": ({"l2_norm_clip": 1.0, "target_epsilon": 3.0, "delta": 1.0}, "delta.*between 0 and 1"),
+    "delta above 1": ({**PRIVACY, "delta": 1.5}, "delta.*between 0 and 1"),
+    "target before its time": ({"l2_norm_clip": 1.0, "target_epsilon": 3.0, "delta": 1e-5}, "noise_multiplier="),
+    "no physical batch": ({**PRIVACY, "max_physical_batch": 0}, "max_physical_batch.*positive whole"),
+    "half a physical batch": ({**PRIVACY, "max_physical_batch": 2.5}, "max_physical_batch.*positive whole"),
+    "accumulation": ({**PRIVACY, "gradient_accumulation_steps": 2}, "max_physical_batch="),
+    "loss scale": ({**PRIVACY, "loss_scale_factor": 128.0}, "loss_scale_factor"),
+}
+
+
+@pytest.mark.parametrize("optimizer", [tfdp.NoisySGD, tfdp.NoisyAdam, tfdp.NoisyAdagrad])
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_arguments_of_an_optimizer(optimizer, case):
+    arguments, message = WRONG[case]
+    with pytest.raises(ValueError, match=message):
+        optimizer(**arguments)
+
+
+@pytest.mark.parametrize("optimizer", [tfdp.NoisyAdam, tfdp.NoisyAdagrad])
+@pytest.mark.parametrize("epsilon", [0.01, 3.0])
+def test_an_epsilon_of_privacy_is_not_taken_for_one_of_adam(optimizer, epsilon):
+    with pytest.raises(ValueError, match="Did you mean target_epsilon"):
+        optimizer(epsilon=epsilon, **PRIVACY)
+    optimizer(epsilon=1e-3, **PRIVACY)
+
+
+def lr(optimizer_class=keras.optimizers.SGD, **arguments):
+    return optimizer_class(0.1, **arguments)
+
+
+WRONG_INNER = {
+    "no optimizer": (lambda: "sgd", "Keras optimizer"),
+    "private already": (lambda: tfdp.NoisySGD(**PRIVACY), "private already"),
+    "LossScaleOptimizer": (lambda: keras.optimizers.LossScaleOptimizer(lr()), "LossScaleOptimizer"),
+    "accumulation": (lambda: lr(gradient_accumulation_steps=4), "max_physical_batch="),
+    "loss scale": (lambda: lr(loss_scale_factor=2.0), "loss_scale_factor"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_INNER)
+def test_wrong_inner_optimizers(case):
+    make, message = WRONG_INNER[case]
+    with pytest.raises(ValueError, match=message):
+        tfdp.PrivateOptimizer(make(), GaussianMechanism(1.0, 1.0))
+
+
+def test_a_mechanism_is_asked_for():
+    with pytest.raises(ValueError, match=r"mechanism.*GaussianMechanism"):
+        tfdp.PrivateOptimizer(lr(), {"l2_norm_clip": 1.0})
+
+
+WRONG_FIT = {
+    "batch_size above n": ({"batch_size": tiny.SIZE + 1}, f"batch_size={tiny.SIZE}"),
+    "Keras's default batch_size above n": ({}, f"batch_size={tiny.SIZE}"),
+    "batch_size of 0": ({"batch_size": 0}, "batch_size.*at least 1"),
+    "half a record": ({"batch_size": 2.5}, "batch_size.*whole number"),
+    "batch_size above public_size": ({"batch_size": 5, "public_size": 4}, "batch_size=4"),
+    "public_size of 0": ({"batch_size": 1, "public_size": 0}, "public_size.*at least 1"),
+    "split with public_size": ({"batch_size": 2, "public_size": 8, "validation_split": 0.5}, "validation_data"),
+    "two kinds of weights": (
+        {"batch_size": 2, "class_weight": {0: 1.0}, "sample_weight": np.ones(tiny.SIZE)},
+        "class_weight or sample_weight",
+    ),
+    "arrays of different length": ({"batch_size": 2, "y": tiny.Y[:-1]}, "one row for each record"),
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> keras.Model:
+    return tiny.private(tiny.noisy())
+
+
+def test_a_mechanism_without_noise_does_not_begin():
+    optimizer = tfdp.PrivateOptimizer(lr(), GaussianMechanism(1.0, None))
+    model = tiny.private(optimizer)
+    with tiny.nothing_moves(model), pytest.raises(ValueError, match="noise_multiplier"):
+        tiny.train(model)
+
+
+def test_several_replicas_are_refused(monkeypatch):
+    class Replicas:
+        num_replicas_in_sync = 2
+
+    model = tiny.private(tiny.noisy())
+    monkeypatch.setattr(type(model), "distribute_strategy", Replicas())
+    with pytest.raises(ValueError, match="replicas"):
+        tiny.train(model)
+    assert model.optimizer.ledger.steps == 0
+
+
+@pytest.mark.parametrize("case", WRONG_FIT)
+def test_wrong_arguments_of_fit(model, case):
+    arguments, message = WRONG_FIT[case]
+    with tiny.nothing_moves(model), pytest.raises(ValueError, match=message):
+        model.fit(tiny.X, **{"y": tiny.Y, "verbose": 0} | arguments)
