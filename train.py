@@ -15,11 +15,11 @@ def parse() -> argparse.Namespace:
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     parser.add_argument("--epochs", type=int, default=30, help="passes of ceil(n / batch size) random lots")
-    parser.add_argument("--batch-size", type=int, default=256, help="expected number of records in a lot")
-    parser.add_argument("--learning-rate", type=float, default=0.01)
+    parser.add_argument("--batch-size", type=int, default=512, help="expected number of records in a lot")
+    parser.add_argument("--learning-rate", type=float, default=0.02)
     parser.add_argument("--clip", type=float, default=0.5, help="largest l2 norm of one record's gradient")
     parser.add_argument(
-        "--noise-multiplier", type=float, default=2.0, help="noise in units of the clip; 0 is not private"
+        "--noise-multiplier", type=float, default=5.0, help="noise in units of the clip; 0 is not private"
     )
     parser.add_argument("--delta", type=float, default=1e-5, help="at which epsilon is stated")
     parser.add_argument("--model-path", default="saved_models/digits.keras", help="where the trained model goes")
@@ -71,7 +71,10 @@ def main() -> None:
     epsilon = tfdp.accounting.epsilon(ledger, delta=arguments.delta)
     print(f"\nTest accuracy: {accuracy:.1%} on {len(x_test)} digits held out")
     for line in ledger:
-        print(f"Released: {line.steps} steps of {line.event} on lots of {line.sampling}")
+        rate = f"{line.sampling.sampling_rate:.1%}" if hasattr(line.sampling, "sampling_rate") else "100%"
+        print(
+            f"Released: {line.steps} noisy gradients ({line.event}), each record in each of them with probability {rate}"
+        )
     print(
         f"Privacy: epsilon = {epsilon:.2f} at delta = {arguments.delta:g} (proven, PLD accountant) for the membership of a "
         f"record in the training set; neighbours: one record's content replaced by nothing, the number of records is public."

@@ -16,6 +16,8 @@ from tfdp.optimizers.fit_arguments import lots_of_fit
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.step import PrivateStep
 
+_PROVED = "_tfdp_proved"  # on a model: what its self-proof was about, and the plan that came of it
+
 
 class PrivateTraining:
     """Binds a model and its private optimizer. Made by ``compile``, replaced by the next ``compile``."""
@@ -23,8 +25,6 @@ class PrivateTraining:
     def __init__(self, model: keras.Model, optimizer: PrivateOptimizer):
         self._model = weakref.ref(model)
         self.optimizer = optimizer
-        self._plan: Plan | None = None
-        self._proved_for: Any = None
         self._step: PrivateStep | None = None
 
     @property
@@ -104,15 +104,31 @@ class PrivateTraining:
         self.optimizer.build(model.trainable_variables)
 
     def _prove(self, model: keras.Model, lots) -> Plan:
-        key = (
-            [id(v) for v in model.trainable_variables],
+        """A plan holds for a model, a loss and a shape of data: over recompilations as well (a sweep proves once)."""
+        compiled = model._compile_loss
+        about = (
+            [(id(v), v.trainable) for v in model.variables],
             [(id(layer), layer.trainable, layer.compute_dtype) for layer in all_layers(model)],
             str(lots.record_spec),
         )
-        if self._plan is None or self._proved_for != key:
-            self._plan = prove(model, lots.record_spec, lots.head(8))
-            self._proved_for = key
-        return self._plan
+        loss = compiled and (compiled._user_loss, compiled._user_loss_weights)
+        proved = model.__dict__.get(_PROVED)
+        if proved is None or proved[0] != about or not _same_loss(proved[1], loss):
+            proved = (about, loss, prove(model, lots.record_spec, lots.head(8)))
+            model.__dict__[_PROVED] = proved
+        return proved[2]
+
+
+def _same_loss(one, other) -> bool:
+    """Names and numbers are compared, loss objects must be the very same."""
+    if one is None or other is None:
+        return one is other
+    flat, flat_other = keras.tree.flatten(one), keras.tree.flatten(other)
+    plain = (str, int, float)
+    return len(flat) == len(flat_other) and all(
+        a is b or (isinstance(a, plain) and isinstance(b, plain) and a == b)
+        for a, b in zip(flat, flat_other, strict=True)
+    )
 
 
 def _event(lots: PoissonBatches | DeclaredDataset, step: PrivateStep) -> Event:
