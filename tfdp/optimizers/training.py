@@ -106,28 +106,22 @@ class PrivateTraining:
     def _prove(self, model: keras.Model, lots) -> Plan:
         """A plan holds for a model, a loss and a shape of data: over recompilations as well (a sweep proves once)."""
         compiled = model._compile_loss
-        about = (
-            [(id(v), v.trainable) for v in model.variables],
-            [(id(layer), layer.trainable, layer.compute_dtype) for layer in all_layers(model)],
-            str(lots.record_spec),
-        )
-        loss = compiled and (compiled._user_loss, compiled._user_loss_weights)
+        loss = keras.tree.flatten((compiled._user_loss, compiled._user_loss_weights)) if compiled else []
+        layers = all_layers(model)
+        settings = [str(lots.record_spec), *((layer.trainable, layer.compute_dtype) for layer in layers)]
+        about = [*settings, *layers, *model.variables, *loss]
         proved = model.__dict__.get(_PROVED)
-        if proved is None or proved[0] != about or not _same_loss(proved[1], loss):
-            proved = (about, loss, prove(model, lots.record_spec, lots.head(8)))
+        if proved is None or not _same(proved[0], about):
+            proved = (about, prove(model, lots.record_spec, lots.head(8)))
             model.__dict__[_PROVED] = proved
-        return proved[2]
+        return proved[1]
 
 
-def _same_loss(one, other) -> bool:
-    """Names and numbers are compared, loss objects must be the very same."""
-    if one is None or other is None:
-        return one is other
-    flat, flat_other = keras.tree.flatten(one), keras.tree.flatten(other)
-    plain = (str, int, float)
-    return len(flat) == len(flat_other) and all(
-        a is b or (isinstance(a, plain) and isinstance(b, plain) and a == b)
-        for a, b in zip(flat, flat_other, strict=True)
+def _same(one: list, other: list) -> bool:
+    """Names and numbers are compared; layers, weights and loss objects must be the very same."""
+    plain = (str, int, float, tuple)
+    return len(one) == len(other) and all(
+        a is b or (isinstance(a, plain) and isinstance(b, plain) and a == b) for a, b in zip(one, other, strict=True)
     )
 
 
