@@ -90,14 +90,14 @@ def lot_gradients(model: keras.Model, plan: Plan, x, y=None, sample_weight=None)
 class Forward:
     """A recorded forward pass, run inside the caller's tape."""
 
-    def __init__(self, tape: tf.GradientTape, model: keras.Model, plan: Plan, x, y, sample_weight):
+    def __init__(self, tape: tf.GradientTape, model: keras.Model, plan: Plan, x, y, sample_weight, training=True):
         self.tape, self.model, self.plan = tape, model, plan
         self.batch = tf.shape(flat_tensors(x)[0])[0]
         self.scale = loss_scale(model)
         self.rules = plan.rules(self.scale)
         with no_state_assigned(model):
             with recording(model, self.rules, tape.watch) as self.record:
-                self.y_pred = model(x, training=True)
+                self.y_pred = model(x, training=training)
             self.losses = OwnLosses(model, self.record, x, y, self.y_pred, sample_weight)
 
     def objective(self) -> tf.Tensor:

@@ -131,6 +131,15 @@ def without_weight_regularizers(model: keras.Model) -> Iterator[None]:
             variable.regularizer = regularizer
 
 
+@contextlib.contextmanager
+def metrics_at_rest(model: keras.Model) -> Iterator[None]:
+    """An overridden ``compute_loss`` may update metrics of its own; not once an example."""
+    with contextlib.ExitStack() as shadows:
+        for metric in model.metrics:
+            shadows.enter_context(instance_attribute(metric, "update_state", lambda *args, **kwargs: None))
+        yield
+
+
 class Tracker:
     """Takes the place of the Mean that CompileLoss keeps for each output."""
 
@@ -165,22 +174,23 @@ class OwnLosses:
 
     def _main(self, model, x, y, y_pred, sample_weight) -> tf.Tensor:
         compile_loss = model._compile_loss
-        overridden = type(model).compute_loss is not keras.Model.compute_loss
-        if compile_loss is None and not overridden:
-            return tf.zeros([self.batch])
         arguments = (x, y, y_pred, sample_weight)
-        if compile_loss is not None:
-            own = shallow_copy(compile_loss)
-            own._flat_losses = [flat._replace(loss=OwnLoss(flat.loss)) for flat in compile_loss._flat_losses]
-            own._metrics = trackers = [Tracker() for _ in compile_loss._metrics]
-            with instance_attribute(model, "_compile_loss", own):
-                value = model._compute_loss(*arguments, training=True)
-            self.outputs = [tracker.value for tracker in trackers if hasattr(tracker, "value")]
-            if not overridden or len(value.shape) == 1:
-                self.reduces_by_itself = any(flat.loss.reduces_by_itself for flat in own._flat_losses)
-                return value
-        self.reduces_by_itself = True
-        return own_values(lambda parts, _: model._compute_loss(*parts, training=True), arguments)
+        if type(model).compute_loss is not keras.Model.compute_loss:
+            self.reduces_by_itself = True
+            with metrics_at_rest(model):
+                own = own_values(lambda parts, _: model._compute_loss(*parts, training=True), arguments)
+            self.of_the_lot(model, *arguments)  # for the metrics that it keeps by itself
+            return own
+        if compile_loss is None:
+            return tf.zeros([self.batch])
+        own = shallow_copy(compile_loss)
+        own._flat_losses = [flat._replace(loss=OwnLoss(flat.loss)) for flat in compile_loss._flat_losses]
+        own._metrics = trackers = [Tracker() for _ in compile_loss._metrics]
+        with instance_attribute(model, "_compile_loss", own):
+            value = model._compute_loss(*arguments, training=True)
+        self.outputs = [tracker.value for tracker in trackers if hasattr(tracker, "value")]
+        self.reduces_by_itself = any(flat.loss.reduces_by_itself for flat in own._flat_losses)
+        return value
 
     def of_the_lot(self, model: keras.Model, x, y, y_pred, sample_weight) -> tf.Tensor:
         """What ``compute_loss`` itself says of the whole lot, without the losses counted elsewhere."""

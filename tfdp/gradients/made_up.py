@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfdp.gradients.layer_tree import map_tensors
 from tfdp.gradients.state import StateAssigned
 
 LARGE = 1e4
@@ -78,19 +79,22 @@ class Records:
             company = [self._rows(this, [0]), self._rows(this, [0, 1, 2]), self._rows(this, [0, 0, 0, 0])]
             company.append(self._joined(this, other, [1, 2, 3, 4]))
             if not self._real:
-                company.append(self._joined(this, self._scaled(other, LARGE), [1, 2]))
-                company.append(self._joined(this, self._scaled(other, -LARGE), [3, 4, 5]))
-                company.append(self._joined(this, self._scaled(other, 0), [1, 2, 3]))
+                company.append(self._joined(this, other, [1, 2], LARGE))
+                company.append(self._joined(this, other, [3, 4, 5], -LARGE))
+                company.append(self._joined(this, other, [1, 2, 3], 0))
             yield company
 
-    def lots_of_one_after_others(self) -> Iterator[tuple[Any, Any]]:
-        """An example alone, and as the last of a lot."""
+    def lots_in_changing_company(self) -> Iterator[tuple[int, list[Any]]]:
+        """Lots of one size with the same example at the same place (which is given), the others changing."""
         for this, other in (self._draws, self._draws[::-1]):
-            alone = self._rows(this, [0])
-            yield (
-                alone,
-                keras.tree.map_structure(lambda a, b: tf.concat([a, b], 0), self._rows(other, [1, 2, 3]), alone),
-            )
+            companies = [self._rows(this, [1, 2, 3]), self._rows(other, [4, 5, 6]), self._rows(this, [0, 0, 0])]
+            if not self._real:
+                companies += [self._scaled(companies[1], factor) for factor in (LARGE, -LARGE, 0)]
+            for place in (0, 3):
+                yield place, [self._at(place, self._rows(this, [0]), company) for company in companies]
+
+    def _at(self, place: int, example: Any, company: Any) -> Any:
+        return keras.tree.map_structure(lambda e, c: tf.concat([c[:place], e, c[place:]], 0), example, company)
 
     @staticmethod
     def size(record: Any) -> int:
@@ -100,16 +104,12 @@ class Records:
         count = self.size(record)
         return keras.tree.map_structure(lambda a: tf.convert_to_tensor(a[[r % count for r in rows]]), record)
 
-    def _joined(self, first, others, rows):
-        return keras.tree.map_structure(
-            lambda a, b: tf.concat([a, b], 0), self._rows(first, [0]), self._rows(others, rows)
-        )
+    def _joined(self, first, others, rows, factor=1):
+        others = self._scaled(self._rows(others, rows), factor)
+        return keras.tree.map_structure(lambda a, b: tf.concat([a, b], 0), self._rows(first, [0]), others)
 
     @staticmethod
     def _scaled(record, factor):
         features, *rest = record
-        scaled = keras.tree.map_structure(
-            lambda a: (a * np.asarray(factor, a.dtype)) if a.dtype.kind == "f" else a * (factor != 0),
-            features,
-        )
+        scaled = map_tensors(lambda a: a * tf.cast(factor, a.dtype) if a.dtype.is_floating else a, features)
         return (scaled, *rest)

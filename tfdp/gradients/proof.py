@@ -9,12 +9,14 @@
   its own clipped gradient, and no epsilon holds: ``MixesExamples`` names the layer and the cure.
 
 All seeds are pinned, so that dropout draws the same numbers for the first example every time. No weight, statistic, seed or
-metric has moved when ``prove`` returns or raises. It is a test, not a proof: a layer that mixes examples only for inputs
-that are never tried is not found.
+metric has moved when ``prove`` returns or raises. It is a test, not a proof: a layer that mixes examples only for inputs,
+or at values of its weights, that are never tried is not found.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -30,6 +32,7 @@ from tfdp.gradients.recording import Call, recording
 from tfdp.gradients.state import StateAssigned, no_state_assigned
 
 ROUNDING = {"float16": 3e-2, "bfloat16": 2e-1}
+SAME_PLACE = 1e-5
 EXAMPLES = 3
 MOST_ATTEMPTS = 64
 
@@ -70,15 +73,42 @@ def prove(model: keras.Model, record_spec: Any, sample: Any = None) -> Plan:
 
 
 class _State:
-    """Seeds and metrics as they were: every probe starts from the same seeds, and nothing is left moved."""
+    """Seeds, metrics and weights as they were: every probe starts from the same ones, and nothing is left moved."""
 
     def __init__(self, model: keras.Model):
-        self._variables = [g.state for g in seed_generators(model)] + list(model.metrics_variables)
-        self._values = [v.numpy() for v in self._variables]
+        self._model = model
+        self._seeds = [(v, v.numpy()) for v in (g.state for g in seed_generators(model))]
+        metrics = {id(v): v for layer in all_layers(model) for m in layer._metrics for v in m.variables}
+        metrics |= {id(v): v for v in model.metrics_variables}
+        self._metrics = [(v, v.numpy()) for v in metrics.values()]
+        fixed = {id(v) for v, _ in (*self._seeds, *self._metrics)}
+        self._weights = [(v, v.numpy()) for v in model.variables if id(v) not in fixed and "float" in str(v.dtype)]
 
-    def restore(self) -> None:
-        for variable, value in zip(self._variables, self._values, strict=True):
+    def restore(self, metrics: bool = True) -> None:
+        for variable, value in (*self._seeds, *(self._metrics if metrics else ())):
             variable.assign(value)
+
+    @contextlib.contextmanager
+    def other_weights(self) -> Iterator[None]:
+        """Every weight moved a little off its value, upwards, so that variances stay positive and zeros don't stay."""
+        with self._moved(self._weights):
+            yield
+
+    @contextlib.contextmanager
+    def other_metrics(self) -> Iterator[None]:
+        with self._moved([(v, value) for v, value in self._metrics if "float" in str(v.dtype)]):
+            yield
+
+    @contextlib.contextmanager
+    def _moved(self, variables: list) -> Iterator[None]:
+        rng = np.random.default_rng(7)
+        try:
+            for variable, value in variables:
+                variable.assign(value + 0.1 * rng.uniform(0.5, 1.5, value.shape) * (1 + np.abs(value)))
+            yield
+        finally:
+            for variable, value in variables:
+                variable.assign(value)
 
 
 class _Prover:
@@ -108,57 +138,94 @@ class _Prover:
     # Independence: only tapes, no rules.
 
     def _independence(self, plan: Plan) -> list[Call]:
-        calls: list[Call] = []
-        traced: dict = {}
+        seen: dict = {}
+        example = self._own_loss_and_gradient(plan, seen, training=True)
+        self._compare_sizes(example, seen)
+        self._compare_companies(example)
+        # Random numbers belong to a place in the lot: what places do to an example shows only without them.
+        drawless = self._own_loss_and_gradient(plan, {}, training=False) if seen["draws"] else example
+        self._compare_places(drawless)
+        with self.state.other_metrics():
+            self._refuse_metrics_that_are_read(example)
+        with self.state.other_weights():  # what a weight that is 0 at the start hides shows at another value
+            self._compare_companies(example)
+        self.added_by = seen["added_by"]
+        return seen["calls"]
+
+    def _own_loss_and_gradient(self, plan: Plan, seen: dict, training: bool):
+        """A function of a lot and a place in it."""
 
         @tf.function(input_signature=[self.spec, tf.TensorSpec([], tf.int32)], autograph=False)
         def example(record, row):
             x, y, sample_weight = _unpacked(record)
             with tf.GradientTape() as tape:
-                forward = Forward(tape, self.model, Plan({}, shares=plan.shares), x, y, sample_weight)
+                bare = Plan({}, shares=plan.shares)
+                forward = Forward(tape, self.model, bare, x, y, sample_weight, training=training)
                 losses = forward.losses
                 own = losses.main[row] + losses.activity[row]
-            calls[:] = forward.record.calls
             plan.shares = ["mean"] * len(losses.added)
-            traced.update(added_by=losses.added_by, draws=forward.record.draws, alone=losses.reduces_by_itself)
+            seen.update(added_by=losses.added_by, draws=forward.record.draws, alone=losses.reduces_by_itself)
+            seen["calls"] = forward.record.calls
             arguments = (x, y, forward.y_pred, sample_weight)
             of_the_lot = losses.of_the_lot(self.model, *arguments) if losses.reduces_by_itself else losses.main[:1]
             return own, _dense(tape.gradient(own, _values(self.model)), self.model), of_the_lot, losses.main
 
+        return example
+
+    def _compare_sizes(self, example, seen: dict) -> None:
+        """The first example alone and in lots of several sizes: dropout draws the same numbers for the first."""
         first = tf.constant(0)
         for lots in self.records.lots_of_one_among_others():
             alone, *others = [self._pinned(example, lot, first) for lot in lots]
             for lot, among in zip(lots[1:], others, strict=True):
-                if not self._same(alone, among):
-                    raise MixesExamples(self._mixing_message(lots[0], lot, 0, alone, among))
-                if traced["alone"] and not self._adds_up(among[2], among[3]):
+                if not self._same(alone, among, self.tolerance):
+                    raise MixesExamples(self._mixing_message(lots[0], lot, (0, 0), alone, among))
+                if seen["alone"] and not self._adds_up(among[2], among[3]):
                     raise MixesExamples(self._loss_message())
-        if not traced["draws"]:  # random numbers belong to a place in the lot: only the first example keeps its own
-            for alone, lot in self.records.lots_of_one_after_others():
-                last = self.records.size(lot) - 1
-                single, among = self._pinned(example, alone, first), self._pinned(example, lot, tf.constant(last))
-                if not self._same(single, among):
-                    raise MixesExamples(self._mixing_message(alone, lot, last, single, among))
-        self.added_by = traced["added_by"]
-        return calls
 
-    def _same(self, alone, among) -> bool:
+    def _compare_companies(self, example) -> None:
+        """Lots of one size: random numbers and rounding are those of the place, so nearly nothing may differ."""
+        for place, lots in self.records.lots_in_changing_company():
+            one, *others = [self._pinned(example, lot, tf.constant(place)) for lot in lots]
+            for lot, other in zip(lots[1:], others, strict=True):
+                if not self._same(one, other, SAME_PLACE):
+                    raise MixesExamples(self._mixing_message(lots[0], lot, (place, place), one, other))
+
+    def _compare_places(self, example) -> None:
+        for (place, here), (elsewhere, there) in itertools.pairwise(self.records.lots_in_changing_company()):
+            if place == 0:
+                one = self._pinned(example, here[0], tf.constant(place))
+                other = self._pinned(example, there[0], tf.constant(elsewhere))
+                if not self._same(one, other, self.tolerance):
+                    raise MixesExamples(self._mixing_message(here[0], there[0], (place, elsewhere), one, other))
+
+    def _refuse_metrics_that_are_read(self, example) -> None:
+        """A metric is an average over earlier records: a loss that depends on one carries them past clip and noise."""
+        alone, first = self.records.coverage_lots()[0], tf.constant(0)
+        moved = self._pinned(example, alone, first, metrics=False)
+        if not self._same(self._pinned(example, alone, first), moved, SAME_PLACE):
+            raise StateAssigned(
+                f"The loss of the model {self.model.name!r} depends on the state of a metric, an average over earlier records: "
+                f"data would reach the weights without clipping and noise. Let metrics be updated, never read, in training."
+            )
+
+    def _same(self, alone, among, tolerance: float) -> bool:
         """Others whose gradient is NaN (all their tokens masked, say) make a tape's gradient NaN: 0 * NaN."""
         blind = not np.isfinite(_norm(among[1])) and np.isfinite(among[0])
-        return self._close([among[0]], [alone[0]]) and (blind or self._close(among[1], alone[1]))
+        return self._close([among[0]], [alone[0]], tolerance) and (blind or self._close(among[1], alone[1], tolerance))
 
     def _adds_up(self, of_the_lot: np.ndarray, own: np.ndarray) -> bool:
         """A loss that makes one number of a lot must be the mean or the sum of what it says of each example alone."""
         found = [np.sum(of_the_lot)]
         return self._close(found, [np.mean(own)]) or self._close(found, [np.sum(own)])
 
-    def _mixing_message(self, alone, lot, row: int, single, among) -> str:
-        layer = self._first_mixing_layer(alone, lot, row)
-        if layer is None and self._close([among[0]], [single[0]]):
+    def _mixing_message(self, one_lot, other_lot, places: tuple[int, int], one, other) -> str:
+        layer = self._first_mixing_layer(one_lot, other_lot, places)
+        if layer is None and self._close([other[0]], [one[0]]):
             # Nothing shows in a value yet (a gate at 0): the gradient of the layer's own weight betrays it.
             moved = [
                 v
-                for v, a, b in zip(self.model.trainable_variables, among[1], single[1], strict=True)
+                for v, a, b in zip(self.model.trainable_variables, other[1], one[1], strict=True)
                 if not self._close([a], [b])
             ]
             layer = next((part for v in moved for part in all_layers(self.model) if own_weight(part, v)), None)
@@ -171,9 +238,10 @@ class _Prover:
             f"privacy claim would hold. {_cure(layer)}"
         )
 
-    def _first_mixing_layer(self, alone, lot, row: int) -> keras.Layer | None:
+    def _first_mixing_layer(self, one_lot, other_lot, places: tuple[int, int]) -> keras.Layer | None:
         """The layer that gives one example another output though it was given the same input."""
         seen_by: list[keras.Layer] = []
+        rounding = SAME_PLACE if self.records.size(one_lot) == self.records.size(other_lot) else self.tolerance
 
         @tf.function(input_signature=[self.spec, tf.TensorSpec([], tf.int32)], autograph=False)
         def calls_of(record, row):
@@ -184,9 +252,14 @@ class _Prover:
             seen_by[:] = [call.layer for call in inside]
             return [(_rows_of((c.args, c.kwargs), row), _rows_of(c.output, row)) for c in inside]
 
-        first, among = self._pinned(calls_of, alone, tf.constant(0)), self._pinned(calls_of, lot, tf.constant(row))
+        first, among = (
+            self._pinned(calls_of, lot, tf.constant(place))
+            for lot, place in zip((one_lot, other_lot), places, strict=True)
+        )
         for layer, (inputs, outputs), (other_inputs, other_outputs) in zip(seen_by, first, among, strict=True):
-            if self._all_equal(inputs, other_inputs) and not self._all_equal(outputs, other_outputs):
+            if self._all_equal(inputs, other_inputs, rounding) and not self._all_equal(
+                outputs, other_outputs, rounding
+            ):
                 return layer
         return None
 
@@ -197,9 +270,9 @@ class _Prover:
             f"examples, each term a function of one example."
         )
 
-    def _all_equal(self, found, expected) -> bool:
+    def _all_equal(self, found, expected, rounding: float) -> bool:
         return len(found) == len(expected) and all(
-            a.shape == b.shape and self._close([a], [b]) for a, b in zip(found, expected, strict=True)
+            a.shape == b.shape and self._close([a], [b], rounding) for a, b in zip(found, expected, strict=True)
         )
 
     # Coverage.
@@ -330,18 +403,18 @@ class _Prover:
         self.model._compute_loss(x, y, y_pred, sample_weight, training=False)
         self.model._clear_losses()
 
-    def _pinned(self, function, *arguments):
-        self.state.restore()
+    def _pinned(self, function, *arguments, metrics: bool = True):
+        self.state.restore(metrics)
         return keras.tree.map_structure(lambda t: t.numpy(), function(*arguments))
 
-    def _close(self, found, expected) -> bool:
+    def _close(self, found, expected, tolerance: float | None = None) -> bool:
         """Equal to rounding. Where the example alone is not finite already, nothing can be told."""
+        tolerance = self.tolerance if tolerance is None else tolerance
         overall = _norm(expected)
         if not np.isfinite(overall):
             return True
         return all(
-            np.linalg.norm(np.float64(a) - np.float64(b))
-            <= self.tolerance * (np.linalg.norm(b) + 1e-3 * overall) + 1e-12
+            np.linalg.norm(np.float64(a) - np.float64(b)) <= tolerance * (np.linalg.norm(b) + 1e-3 * overall) + 1e-12
             for a, b in zip(found, expected, strict=True)
         )
 

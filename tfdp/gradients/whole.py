@@ -13,7 +13,7 @@ import tensorflow as tf
 from tfdp.gradients.engine import LotGradients, LotPass, loss_scale
 from tfdp.gradients.factored import Materialised
 from tfdp.gradients.layer_tree import flat_tensors, instance_attribute, seed_generators, shallow_copy
-from tfdp.gradients.losses import Tracker, without_weight_regularizers
+from tfdp.gradients.losses import Tracker, metrics_at_rest, without_weight_regularizers
 from tfdp.gradients.per_example import each_example
 from tfdp.gradients.recording import Recording
 from tfdp.gradients.state import no_state_assigned
@@ -57,7 +57,7 @@ def whole_model_gradients(model: keras.Model, plan, x, y, sample_weight) -> LotP
         y_pred = keras.tree.map_structure(lambda t: t[0], y_pred)
         return {"gradients": found, "y_pred": y_pred, "loss": loss, "outputs": outputs}
 
-    with no_state_assigned(model):
+    with no_state_assigned(model), metrics_at_rest(model):
         found = each_example(one, batch, leaves, plan.whole[0])
     gradients = [Materialised(g, v.shape) for g, v in zip(found["gradients"], variables, strict=True)]
     losses = WholeLosses(found["loss"], list(found["outputs"]))

@@ -27,14 +27,6 @@ class PrivateStep:
         with tf.init_scope():
             self._open = tf.Variable(False, trainable=False, name="fit_is_running")
 
-    def runs_like(self, other: "PrivateStep") -> bool:
-        """Whether a graph traced for the other step does what this one would."""
-        return (
-            all(getattr(self, name) is getattr(other, name) for name in ("model", "optimizer", "plan"))
-            and self.mechanism.get_config() == other.mechanism.get_config()
-            and (self.expected_lot_size, self.jit_compile) == (other.expected_lot_size, other.jit_compile)
-        )
-
     def open(self) -> None:
         self._open.assign(True)
 
@@ -105,7 +97,7 @@ class PrivateStep:
         regularizers = _regularizers(model.trainable_variables)
         model._loss_tracker.update_state(loss + (tf.add_n(regularizers) if regularizers else 0.0), sample_weight=count)
         if model._compile_loss is not None:
-            for tracker, values in zip(model._compile_loss.metrics, outputs, strict=True):
+            for tracker, values in zip(model._compile_loss.metrics, outputs, strict=False):
                 tracker.update_state(tf.boolean_mask(values, present))
         y_pred, masks = y_pred
         kept = lambda t: tf.boolean_mask(t, present)  # noqa: E731

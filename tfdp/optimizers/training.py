@@ -9,14 +9,12 @@ import tensorflow as tf
 
 from tfdp.accounting import Event, NotPrivateEvent
 from tfdp.data import DeclaredDataset, PoissonBatches
-from tfdp.gradients import Plan, prove
+from tfdp.gradients import prove
 from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensors
 from tfdp.gradients.state import no_state_assigned, refuse_stateful
 from tfdp.optimizers.fit_arguments import lots_of_fit
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.step import PrivateStep
-
-_PROVED = "_tfdp_proved"  # on a model: what its self-proof was about, and the plan that came of it
 
 
 class PrivateTraining:
@@ -26,6 +24,7 @@ class PrivateTraining:
         self._model = weakref.ref(model)
         self.optimizer = optimizer
         self._step: PrivateStep | None = None
+        self._about: list = []
 
     @property
     def model(self) -> keras.Model:
@@ -43,14 +42,15 @@ class PrivateTraining:
         self._check(model)
         lots, arguments = lots_of_fit(arguments, public_size)
         self._build(model, lots)
-        plan = self._prove(model, lots)
         steps_per_pass = lots.steps_per_pass if isinstance(lots, DeclaredDataset) else None
         optimizer.generator.reseed_after_fork()
-        step = PrivateStep(model, optimizer, plan, lots.batch_size)
-        optimizer.open_line(_event(lots, step), lots.sampling, steps_per_pass)
-        if self._step is None or not step.runs_like(self._step):
-            self._step = step
+        about = _about(model, optimizer, lots)
+        if self._step is None or model.run_eagerly or not _same(self._about, about):
+            # Whatever is traced anew is proved anew: an attribute of the model may have changed what its call does.
+            plan = prove(model, lots.record_spec, lots.head(8))
+            self._step, self._about = PrivateStep(model, optimizer, plan, lots.batch_size), about
             model.train_function = None
+        optimizer.open_line(_event(lots, self._step), lots.sampling, steps_per_pass)
         arguments |= _stream(lots, arguments["steps_per_epoch"], self._step.jit_compile)
         self._step.open()
         try:
@@ -103,18 +103,15 @@ class PrivateTraining:
             raise ValueError(f"The model {model.name!r} has no trainable weights.")
         self.optimizer.build(model.trainable_variables)
 
-    def _prove(self, model: keras.Model, lots) -> Plan:
-        """A plan holds for a model, a loss and a shape of data: over recompilations as well (a sweep proves once)."""
-        compiled = model._compile_loss
-        loss = keras.tree.flatten((compiled._user_loss, compiled._user_loss_weights)) if compiled else []
-        layers = all_layers(model)
-        settings = [str(lots.record_spec), *((layer.trainable, layer.compute_dtype) for layer in layers)]
-        about = [*settings, *layers, *model.variables, *loss]
-        proved = model.__dict__.get(_PROVED)
-        if proved is None or not _same(proved[0], about):
-            proved = (about, prove(model, lots.record_spec, lots.head(8)))
-            model.__dict__[_PROVED] = proved
-        return proved[1]
+
+def _about(model: keras.Model, optimizer: PrivateOptimizer, lots: PoissonBatches | DeclaredDataset) -> list:
+    """All that a traced step depends on."""
+    compiled = model._compile_loss
+    loss = keras.tree.flatten((compiled._user_loss, compiled._user_loss_weights)) if compiled else []
+    layers = all_layers(model)
+    settings = [str(lots.record_spec), lots.batch_size, str(optimizer.mechanism.get_config()), bool(model.jit_compile)]
+    settings += [(layer.trainable, layer.compute_dtype) for layer in layers]
+    return [*settings, *layers, *model.variables, *loss]
 
 
 def _same(one: list, other: list) -> bool:
