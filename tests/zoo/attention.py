@@ -109,7 +109,6 @@ def dot_product_and_additive_attention(draw):
     return Case(model=model, x=[draw.reals(5, 3, 4), draw.reals(5, 5, 4)], y=draw.reals(5, 3, 2), compile=MSE)
 
 
-@representative
 @case
 def transformer_block(draw):
     """Tokens, attention, residuals, normalisation, a feed-forward part, a classifier."""

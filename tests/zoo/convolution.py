@@ -87,7 +87,6 @@ def conv2d_dilated(draw):
     )
 
 
-@representative
 @case
 def conv2d_with_groups(draw):
     return convolutional(
@@ -110,7 +109,6 @@ def conv2d_one_by_one(draw):
     )
 
 
-@representative
 @case
 def conv2d_with_many_channels(draw):
     """Few positions, many channels: the shape for which another way of computing norms pays."""
@@ -148,7 +146,6 @@ def conv2d_with_lora(draw):
     return Case(model=model, x=draw.reals(5, 6, 6, 2), y=draw.reals(5, 2), compile={"loss": "mse"})
 
 
-@representative
 @case
 def conv3d(draw):
     return convolutional(
@@ -159,7 +156,6 @@ def conv3d(draw):
     )
 
 
-@representative
 @case
 def depthwise_conv1d(draw):
     return convolutional(
@@ -170,7 +166,6 @@ def depthwise_conv1d(draw):
     )
 
 
-@representative
 @case
 def depthwise_conv2d(draw):
     return convolutional(
@@ -190,7 +185,6 @@ def depthwise_conv2d_dilated(draw):
     )
 
 
-@representative
 @case
 def separable_conv1d(draw):
     return convolutional(
@@ -200,7 +194,6 @@ def separable_conv1d(draw):
     )
 
 
-@representative
 @case
 def separable_conv2d(draw):
     return convolutional(
@@ -211,7 +204,6 @@ def separable_conv2d(draw):
     )
 
 
-@representative
 @case
 def conv1d_transpose(draw):
     return convolutional(
@@ -219,7 +211,6 @@ def conv1d_transpose(draw):
     )
 
 
-@representative
 @case
 def conv2d_transpose(draw):
     return convolutional(

@@ -90,7 +90,6 @@ def einsum_dense_on_sequences(draw):
     )
 
 
-@representative
 @case
 def einsum_dense_with_heads(draw):
     """A kernel of rank 3 and a bias over two axes, then a contraction over two axes."""
@@ -108,7 +107,6 @@ def einsum_dense_with_heads(draw):
     )
 
 
-@representative
 @case
 def einsum_dense_with_a_kernel_for_each_position(draw):
     """The kernel and the input share an axis that is kept (position t): not a plain matrix product."""
@@ -138,7 +136,6 @@ def einsum_dense_that_sums_an_axis_away(draw):
     )
 
 
-@representative
 @case
 def dense_with_lora(draw):
     """With LoRA the factors A and B are trained, the kernel is not."""
@@ -175,7 +172,6 @@ class FlattenedSequences(keras.Model):
         return ops.reshape(self.head(self.hidden(positions)), (-1, x.shape[1], 2))
 
 
-@representative
 @case
 def dense_on_flattened_sequences(draw):
     return Case(model=FlattenedSequences, x=draw.reals(6, 5, 4), y=draw.reals(6, 5, 2), compile=MSE)
@@ -210,7 +206,6 @@ def dense_on_time_major_sequences_as_long_as_the_lot(draw):
     return Case(model=TimeMajor, x=draw.reals(5, 5, 4), y=draw.reals(5, 5, 2), compile=MSE)
 
 
-@representative
 @case
 def dense_on_flattened_time_major_sequences(draw):
     """B*T rows again, but time-major: row r belongs to example r modulo B."""

@@ -109,7 +109,6 @@ class TiedLanguageModel(keras.Model):
         return ops.matmul(self.hidden(self.embedding(ids)), ops.transpose(self.embedding.embeddings))
 
 
-@representative
 @case
 def embedding_tied_to_the_output(draw):
     return Case(

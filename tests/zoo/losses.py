@@ -174,7 +174,6 @@ class Autoregularised(layers.Layer):
         return y
 
 
-@representative
 @case
 def loss_added_by_a_layer(draw):
     return classifier(draw, "mse", draw.reals(6, 2), Autoregularised, lambda: layers.Dense(2))

@@ -66,7 +66,6 @@ def mean_with_sample_weight(draw):
     )
 
 
-@representative
 @case
 def mean_with_token_weights(draw):
     """Each example divides by the sum of its own token weights."""
@@ -131,7 +130,6 @@ def masked_token_loss_without_recurrence(draw):
     )
 
 
-@representative
 @case
 def masked_token_loss_with_an_empty_example(draw):
     """One example is padding alone: its loss and gradient are 0, not 0/0."""

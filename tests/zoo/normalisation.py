@@ -68,7 +68,6 @@ def group_normalization(draw):
     )
 
 
-@representative
 @case
 def rms_normalization(draw):
     return normalised(draw, (4, 6), layers.RMSNormalization)
@@ -79,7 +78,6 @@ def unit_normalization(draw):
     return normalised(draw, (4, 6), layers.UnitNormalization)
 
 
-@representative
 @case
 def prelu_with_and_without_shared_axes(draw):
     return normalised(draw, (3, 3, 4), lambda: layers.PReLU(shared_axes=[1, 2]), layers.PReLU)
@@ -103,7 +101,6 @@ def batch_normalization(**arguments):
     )
 
 
-@representative
 @case
 def frozen_batch_normalization(draw):
     """`trainable=False` puts the layer in inference mode: fixed statistics, nothing mixed."""

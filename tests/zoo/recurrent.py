@@ -55,7 +55,6 @@ def simple_rnn(draw):
     return recurrent(draw, lambda: layers.SimpleRNN(4))
 
 
-@representative
 @case
 def simple_rnn_sequences_backwards(draw):
     """Every position has a loss; the sequence is read from its end."""
@@ -73,7 +72,6 @@ def simple_rnn_sequences_backwards(draw):
     )
 
 
-@representative
 @case
 def lstm_on_masked_tokens(draw):
     return Case(
@@ -114,7 +112,6 @@ def gru_after_masking(draw):
     )
 
 
-@representative
 @case
 def bidirectional_lstm(draw):
     return recurrent(
@@ -154,7 +151,6 @@ def encoder_and_decoder_with_states(draw):
     return Case(model=model, x=[draw.reals(5, 4, 3), draw.reals(5, 3, 2)], y=draw.reals(5, 3, 2), compile=MSE)
 
 
-@representative
 @case
 def stacked_cells(draw):
     return recurrent(draw, lambda: layers.RNN([layers.LSTMCell(3), layers.GRUCell(4), layers.SimpleRNNCell(3)]))
@@ -195,7 +191,6 @@ def time_distributed_dense(draw):
     )
 
 
-@representative
 @case
 def time_distributed_conv2d(draw):
     return Case(
@@ -214,7 +209,6 @@ def time_distributed_conv2d(draw):
     )
 
 
-@representative
 @case
 def conv_lstm_1d(draw):
     return recurrent(

@@ -104,7 +104,6 @@ class Decoder(layers.Layer):
         return ops.tanh(ops.matmul(x, ops.transpose(self.kernel))) + self.bias
 
 
-@representative
 @case
 def autoencoder_with_a_shared_kernel(draw):
     """A Dense layer and a custom layer own the same kernel."""

@@ -231,7 +231,6 @@ def activity_regularisers_add_up() -> bool:
     return float(layer.losses[0]) == 2.0
 
 
-@representative
 @case
 def activity_regularisers(draw):
     """Part of each example's own loss."""

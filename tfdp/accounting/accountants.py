@@ -59,8 +59,7 @@ def named_accountant(accountant: str) -> ModuleType:
 def _ledger(ledger: Ledger) -> Ledger:
     if not isinstance(ledger, Ledger):
         raise ValueError(
-            f"ledger must be a Ledger, not {ledger!r}: write Ledger.poisson(sampling_rate=..., "
-            "noise_multiplier=..., "
-            "steps=...)"
+            f"ledger must be a Ledger, not {type(ledger).__name__}. A trained model's is model.optimizer.ledger; for planned "
+            "settings write Ledger.poisson(sampling_rate=..., noise_multiplier=..., steps=...)."
         )
     return ledger

@@ -57,7 +57,10 @@ def lots_of_fit(arguments: dict, public_size: int | None) -> tuple[PoissonBatche
             batch_size=KERAS_BATCH_SIZE if batch_size is None else batch_size,
             public_size=public_size,
         )
-    if arguments["steps_per_epoch"] is None:
+    steps = arguments["steps_per_epoch"]
+    if steps is not None and steps < 1:
+        raise ValueError(f"steps_per_epoch must be at least 1, not {steps!r}.")
+    if steps is None:
         arguments["steps_per_epoch"] = lots.steps_per_epoch
     if arguments["steps_per_epoch"] is None:
         raise ValueError("A dataset that repeats without end needs steps_per_epoch=.")

@@ -55,6 +55,10 @@ def _wrap_compile(original):
     def compile(self, *args, **kwargs):
         bound = signature.bind(self, *args, **kwargs)
         given = bound.arguments.get("optimizer", signature.parameters["optimizer"].default)
+        if isinstance(given, type) and issubclass(given, PrivateOptimizer):
+            raise ValueError(
+                f"Give compile an optimizer, not its class: {given.__name__}(l2_norm_clip=..., noise_multiplier=...)."
+            )
         optimizer = keras.optimizers.get(given) if given is not None else None
         if isinstance(optimizer, keras.optimizers.LossScaleOptimizer) and isinstance(
             optimizer.inner_optimizer, PrivateOptimizer

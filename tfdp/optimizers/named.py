@@ -19,7 +19,7 @@ _ARGUMENTS = """
 """
 
 
-class _Named(PrivateOptimizer):
+class NamedOptimizer(PrivateOptimizer):
     """A PrivateOptimizer that makes its own inner optimizer."""
 
     inner_class: type[keras.optimizers.Optimizer]
@@ -28,7 +28,7 @@ class _Named(PrivateOptimizer):
         self,
         learning_rate=None,
         *,
-        l2_norm_clip: float,
+        l2_norm_clip: float | None = None,
         noise_multiplier: float | None = None,
         target_epsilon: float | None = None,
         delta: float | None = None,
@@ -38,6 +38,13 @@ class _Named(PrivateOptimizer):
         name: str | None = None,
         **arguments,
     ):
+        if l2_norm_clip is None:
+            raise ValueError(
+                "Give l2_norm_clip=, the most one example's gradient may weigh (an l2 norm over all trainable weights): 1.0 is a "
+                "usual start."
+            )
+        if "num_microbatches" in arguments:
+            raise ValueError("num_microbatches is not needed: every example is clipped by itself. Leave it out.")
         check_privacy(noise_multiplier, target_epsilon, delta)
         if arguments.get("epsilon", 0.0) >= 0.01:
             raise ValueError(
@@ -72,7 +79,7 @@ class _Named(PrivateOptimizer):
 
 
 @keras.saving.register_keras_serializable("tfdp")
-class NoisySGD(_Named):
+class NoisySGD(NamedOptimizer):
     __doc__ = f"""Differentially private SGD (Bu et al. 2019, algorithm 1).
 
     ``w <- w - learning_rate * (sum_i clip(g_i, C) + sigma C N(0, I)) / batch_size``, with momentum if wanted.
@@ -88,7 +95,7 @@ class NoisySGD(_Named):
 
 
 @keras.saving.register_keras_serializable("tfdp")
-class NoisyAdam(_Named):
+class NoisyAdam(NamedOptimizer):
     __doc__ = f"""Differentially private Adam (Bu et al. 2019, algorithm 2): Adam on the noisy clipped gradient.
 
     Example:
@@ -102,7 +109,7 @@ class NoisyAdam(_Named):
 
 
 @keras.saving.register_keras_serializable("tfdp")
-class NoisyAdagrad(_Named):
+class NoisyAdagrad(NamedOptimizer):
     __doc__ = f"""Differentially private AdaGrad: AdaGrad on the noisy clipped gradient.
 
     Example:

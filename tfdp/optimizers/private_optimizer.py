@@ -33,7 +33,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
     >>> model.fit(x, y, batch_size=256, epochs=5)
 
     Args:
-        inner_optimizer: any Keras optimizer.
+        inner_optimizer: any Keras optimizer, or the name of one.
         mechanism: what makes a private gradient, for example ``tfdp.mechanisms.GaussianMechanism``.
         max_physical_batch: the most examples to run at once; a larger lot is run in parts inside one step. Memory, not
             privacy or result, depends on it.
@@ -45,7 +45,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
 
     def __init__(
         self,
-        inner_optimizer: keras.optimizers.Optimizer,
+        inner_optimizer: keras.optimizers.Optimizer | str,
         mechanism: GaussianMechanism,
         *,
         max_physical_batch: int | None = None,
@@ -53,6 +53,8 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         private_logs: bool = False,
         name: str = "private_optimizer",
     ):
+        if isinstance(inner_optimizer, str):
+            inner_optimizer = keras.optimizers.get(inner_optimizer)
         check_inner(inner_optimizer)
         if max_physical_batch is not None and (
             not isinstance(max_physical_batch, int | np.integer)

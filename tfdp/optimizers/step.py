@@ -24,6 +24,7 @@ class PrivateStep:
         # A copy: what the ledger's line says of this fit holds whatever becomes of the optimizer's own meanwhile.
         self.mechanism = type(optimizer.mechanism).from_config(optimizer.mechanism.get_config())
         self.jit_compile = bool(model.jit_compile) and not model.run_eagerly
+        self._compiled = tf.function(self._core, jit_compile=self.jit_compile or None, autograph=False)
         with tf.init_scope():
             self._open = tf.Variable(False, trainable=False, name="fit_is_running")
 
@@ -78,8 +79,16 @@ class PrivateStep:
 
     def _physical(self, record, present) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, y, sample_weight = (*record, None, None)[:3]
-        core = tf.function(self._core, jit_compile=True, autograph=False) if self.jit_compile else self._core
-        sums, not_finite, y_pred, loss, outputs = core(x, y, sample_weight, present)
+        if self.jit_compile:
+            found = self._compiled(x, y, sample_weight, present)
+        elif tf.executing_eagerly():
+            # The engine tells examples by the dimension that a graph does not know: run_eagerly, too, needs one.
+            tensors = (x, y, sample_weight, present)
+            specs = map_tensors(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), tensors)
+            found = self._compiled.get_concrete_function(*specs)(*tensors)
+        else:
+            found = self._core(x, y, sample_weight, present)
+        sums, not_finite, y_pred, loss, outputs = found
         self._update_metrics(x, y, sample_weight, y_pred, present, loss, outputs)
         return sums, not_finite
 
