@@ -98,7 +98,7 @@ class Forward:
         with no_state_assigned(model):
             with recording(model, self.rules, tape.watch) as self.record:
                 self.y_pred = model(x, training=training)
-            self.losses = OwnLosses(model, self.record, x, y, self.y_pred, sample_weight)
+            self.losses = OwnLosses(model, self.record, x, y, self.y_pred, sample_weight, plan.alone)
 
     def objective(self) -> tf.Tensor:
         return self.losses.objective(self.plan.shares) * self.scale

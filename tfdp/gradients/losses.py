@@ -19,6 +19,7 @@ from tfdp.gradients.layer_tree import added_losses, all_layers, flat_tensors, in
 from tfdp.gradients.per_example import MAP, VECTORIZED, each_example
 from tfdp.gradients.recording import Recording
 
+_SUMS_OF_ELEMENTS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
 _MATRIX_PRODUCTS = {"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}
 
 
@@ -70,13 +71,14 @@ def _same_rank(a: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 class OwnLoss:
     """Stands for a ``keras.losses.Loss`` and returns one value an example."""
 
-    def __init__(self, loss: keras.losses.Loss):
+    def __init__(self, loss: keras.losses.Loss, alone: bool):
         self.loss = loss
+        self.alone = alone
         self.reduces_by_itself = False
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         values = mask = None
-        if type(self.loss).__call__ is keras.losses.Loss.__call__:
+        if type(self.loss).__call__ is keras.losses.Loss.__call__ and not self.alone:
             cast = lambda t: keras.ops.convert_to_tensor(t, dtype=self.loss.dtype)  # noqa: E731
             values = self.loss.call(keras.tree.map_structure(cast, y_true), keras.tree.map_structure(cast, y_pred))
             mask = _joint_mask(y_pred, values)
@@ -159,18 +161,22 @@ class OwnLosses:
             itself; ``of_the_lot`` is that number then.
     """
 
-    def __init__(self, model: keras.Model, record: Recording, x, y, y_pred, sample_weight):
+    def __init__(self, model: keras.Model, record: Recording, x, y, y_pred, sample_weight, alone: bool = False):
         self.batch = tf.shape(flat_tensors(x)[0])[0]
         self.added = [tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in added_losses(model)]
         self.added_by = [layer.name for layer in all_layers(model) for _ in layer._losses]
         model._clear_losses()
-        self.reduces_by_itself = False
+        self.reduces_by_itself, self._alone = False, alone
         self.outputs: list[tf.Tensor] = []
         with without_weight_regularizers(model):
             self.main = tf.cast(self._main(model, x, y, y_pred, sample_weight), tf.float32)
         self.activity = tf.zeros([self.batch])
+        self.activity_of_the_lot: list[tuple[tf.Tensor, tf.Tensor]] = []  # of regularisers of the user's own
         for regularizer, output in record.activity:
-            self.activity += own_activity(regularizer, output)
+            own = own_activity(regularizer, output)
+            self.activity += own
+            if type(regularizer) not in _SUMS_OF_ELEMENTS:
+                self.activity_of_the_lot.append((tf.cast(regularizer(output), tf.float32), own))
 
     def _main(self, model, x, y, y_pred, sample_weight) -> tf.Tensor:
         compile_loss = model._compile_loss
@@ -184,7 +190,7 @@ class OwnLosses:
         if compile_loss is None:
             return tf.zeros([self.batch])
         own = shallow_copy(compile_loss)
-        own._flat_losses = [flat._replace(loss=OwnLoss(flat.loss)) for flat in compile_loss._flat_losses]
+        own._flat_losses = [flat._replace(loss=OwnLoss(flat.loss, self._alone)) for flat in compile_loss._flat_losses]
         own._metrics = trackers = [Tracker() for _ in compile_loss._metrics]
         with instance_attribute(model, "_compile_loss", own):
             value = model._compute_loss(*arguments, training=True)
@@ -221,8 +227,7 @@ class OwnLosses:
 def own_activity(regularizer, output: tf.Tensor) -> tf.Tensor:
     """An activity regulariser of each row of a layer's output, ``[B]``."""
     output = tf.cast(output, tf.float32)
-    kind = type(regularizer)
-    if kind in (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2):
+    if type(regularizer) in _SUMS_OF_ELEMENTS:
         l1, l2 = getattr(regularizer, "l1", 0.0), getattr(regularizer, "l2", 0.0)
         return l1 * _row_sums(tf.abs(output)) + l2 * _row_sums(tf.square(output))
     return own_values(lambda parts, _: regularizer(parts[0]), (output,))

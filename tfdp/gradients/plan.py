@@ -31,12 +31,14 @@ class Site:
 
 @dataclasses.dataclass
 class Plan:
-    """``whole`` says that the model is run as one function of an example, by the mode named there."""
+    """``whole`` says that the model is run as one function of an example, by the mode named there; ``alone``, that the loss
+    is asked about batches of one."""
 
     sites: dict[int, Site]
     folded: set[int] = dataclasses.field(default_factory=set)
     shares: list[str] = dataclasses.field(default_factory=list)
     whole: list[str] = dataclasses.field(default_factory=list)
+    alone: bool = False
 
     def rules(self, loss_scale: float) -> dict[int, Rule]:
         return {key: site.rule(loss_scale) for key, site in self.sites.items()}

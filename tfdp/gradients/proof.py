@@ -16,7 +16,7 @@ or at values of its weights, that are never tried is not found.
 import contextlib
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -29,10 +29,11 @@ from tfdp.gradients.made_up import made_up_records
 from tfdp.gradients.per_example import MAP, XLA
 from tfdp.gradients.plan import Plan, first_plan, widen
 from tfdp.gradients.recording import Call, recording
-from tfdp.gradients.state import StateAssigned, no_state_assigned
+from tfdp.gradients.state import StateAssigned, no_state_assigned, refuse_assigning_ops
 
 ROUNDING = {"float16": 3e-2, "bfloat16": 2e-1}
 SAME_PLACE = 1e-5
+OTHER_DRAWS = 12
 EXAMPLES = 3
 MOST_ATTEMPTS = 64
 
@@ -81,12 +82,19 @@ class _State:
         metrics = {id(v): v for layer in all_layers(model) for m in layer._metrics for v in m.variables}
         metrics |= {id(v): v for v in model.metrics_variables}
         self._metrics = [(v, v.numpy()) for v in metrics.values()]
-        fixed = {id(v) for v, _ in (*self._seeds, *self._metrics)}
-        self._weights = [(v, v.numpy()) for v in model.variables if id(v) not in fixed and "float" in str(v.dtype)]
+        self._weights: list = []
 
-    def restore(self, metrics: bool = True) -> None:
+    def also(self, variables: Iterable[tf.Variable]) -> None:
+        """Everything else that the traced graph reads, tracked by Keras or not."""
+        fixed = {id(v.value) for v, _ in (*self._seeds, *self._metrics)}
+        self._weights = [(v, v.numpy()) for v in variables if id(v) not in fixed and v.dtype.is_floating]
+
+    def restore(self, metrics: bool = True, round_number: int = 0) -> None:
         for variable, value in (*self._seeds, *(self._metrics if metrics else ())):
             variable.assign(value)
+        if round_number:  # other random numbers
+            for variable, value in self._seeds:
+                variable.assign(value + np.asarray([round_number, 0], value.dtype))
 
     @contextlib.contextmanager
     def other_weights(self) -> Iterator[None]:
@@ -114,6 +122,7 @@ class _State:
 class _Prover:
     def __init__(self, model, record_spec, sample, state):
         self.model, self.spec, self.state = model, record_spec, state
+        self.round_number = 0  # of the random numbers every run is pinned to
         self.tolerance = max([1e-3, *(ROUNDING.get(layer.compute_dtype, 0.0) for layer in all_layers(model))])
         self.records = made_up_records(record_spec, sample, self._runs)
 
@@ -140,8 +149,17 @@ class _Prover:
     def _independence(self, plan: Plan) -> list[Call]:
         seen: dict = {}
         example = self._own_loss_and_gradient(plan, seen, training=True)
+        traced = example.get_concrete_function().graph
+        refuse_assigning_ops(self.model, traced)
+        self.state.also(traced.variables)
+        lot = self.records.coverage_lots()[1]
+        if self._pinned(example, lot, tf.constant(0))[3].shape[0] != self.records.size(lot):
+            plan.alone = True  # a loss that flattens (B, T) to (B * T): it must be asked about each example alone
+            example = self._own_loss_and_gradient(plan, seen, training=True)
         self._compare_sizes(example, seen)
         self._compare_companies(example)
+        for round_number in range(1, OTHER_DRAWS + 1) if seen["draws"] else ():  # MixUp spares an example now and then
+            self._compare_companies(example, round_number)
         # Random numbers belong to a place in the lot: what places do to an example shows only without them.
         inference: dict = {}
         drawless = self._own_loss_and_gradient(plan, inference, training=False) if seen["draws"] else example
@@ -160,7 +178,7 @@ class _Prover:
         def example(record, row):
             x, y, sample_weight = _unpacked(record)
             with tf.GradientTape() as tape:
-                bare = Plan({}, shares=plan.shares)
+                bare = Plan({}, shares=plan.shares, alone=plan.alone)
                 forward = Forward(tape, self.model, bare, x, y, sample_weight, training=training)
                 losses = forward.losses
                 own = losses.main[row] + losses.activity[row]
@@ -169,7 +187,13 @@ class _Prover:
             seen["calls"] = forward.record.calls
             arguments = (x, y, forward.y_pred, sample_weight)
             of_the_lot = losses.of_the_lot(self.model, *arguments) if losses.reduces_by_itself else losses.main[:1]
-            return own, _dense(tape.gradient(own, _values(self.model)), self.model), of_the_lot, losses.main
+            return (
+                own,
+                _dense(tape.gradient(own, _values(self.model)), self.model),
+                of_the_lot,
+                losses.main,
+                losses.activity_of_the_lot,
+            )
 
         return example
 
@@ -184,14 +208,22 @@ class _Prover:
                 ordinary = number < 3  # the others are large, or all zeros, which may be padding to the model
                 if seen["alone"] and ordinary and not self._adds_up(among[2], among[3]):
                     raise MixesExamples(self._loss_message())
+                if ordinary and not all(self._adds_up(whole, own) for whole, own in among[4]):
+                    raise MixesExamples(
+                        f"An activity regulariser of the model {self.model.name!r} mixes examples: it is neither the mean nor "
+                        f"the sum over the lot of what it says of each example alone."
+                    )
 
-    def _compare_companies(self, example) -> None:
+    def _compare_companies(self, example, round_number: int = 0) -> None:
         """Lots of one size: random numbers and rounding are those of the place, so nearly nothing may differ."""
+        self.round_number = round_number
         for place, lots in self.records.lots_in_changing_company():
+            lots = lots if round_number == 0 else lots[:2]
             one, *others = [self._pinned(example, lot, tf.constant(place)) for lot in lots]
             for lot, other in zip(lots[1:], others, strict=True):
                 if not self._same(one, other, SAME_PLACE):
                     raise MixesExamples(self._mixing_message(lots[0], lot, (place, place), one, other))
+        self.round_number = 0
 
     def _compare_places(self, example, seen: dict) -> None:
         for (place, here), (elsewhere, there) in itertools.pairwise(self.records.lots_in_changing_company()):
@@ -408,7 +440,7 @@ class _Prover:
         self.model._clear_losses()
 
     def _pinned(self, function, *arguments, metrics: bool = True):
-        self.state.restore(metrics)
+        self.state.restore(metrics, self.round_number)
         return keras.tree.map_structure(lambda t: t.numpy(), function(*arguments))
 
     def _close(self, found, expected, tolerance: float | None = None) -> bool:

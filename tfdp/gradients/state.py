@@ -4,6 +4,7 @@ A moving mean, a recurrent state or a counter that a layer keeps would carry dat
 """
 
 import contextlib
+import re
 import threading
 from collections.abc import Iterator
 
@@ -12,14 +13,8 @@ import tensorflow as tf
 
 from tfdp.gradients.layer_tree import all_layers, seed_generators
 
-_ASSIGNMENTS = (
-    "assign",
-    "assign_add",
-    "assign_sub",
-    "scatter_add",
-    "scatter_sub",
-    "scatter_update",
-    "scatter_nd_update",
+_ASSIGNING_OPS = re.compile(
+    r"Assign.*VariableOp|ResourceScatter.*|Resource.*Apply.*|LookupTable(Insert|Import|Remove).*"
 )
 
 
@@ -34,16 +29,33 @@ def no_state_assigned(model: keras.Model) -> Iterator[None]:
     The assigning methods are shadowed on TensorFlow's variable class while the pass is traced, so an assignment inside a
     branch or a loop is seen even if it does not run.
     """
-    allowed = {id(g.state.value) for g in seed_generators(model)}
-    allowed |= {id(v.value) for v in model.metrics_variables}
-    allowed |= {id(v.value) for layer in all_layers(model) for metric in layer._metrics for v in metric.variables}
+    allowed = {id(v) for v in seeds_and_metrics(model)}
     family = type(next(iter(seed_generators(model))).state.value)
     with contextlib.ExitStack() as shadows:
-        for name in _ASSIGNMENTS:
-            definer = next((c for c in family.__mro__ if name in c.__dict__), None)
-            if definer is not None:
+        for definer in family.__mro__:
+            for name in [n for n in definer.__dict__ if re.match(r"(batch_)?(assign|scatter)", n)]:
                 shadows.enter_context(_guarded(definer, name, allowed, model))
         yield
+
+
+def seeds_and_metrics(model: keras.Model) -> list[tf.Variable]:
+    """What a training call may assign."""
+    found = [generator.state.value for generator in seed_generators(model)]
+    found += [v.value for v in model.metrics_variables]
+    return found + [v.value for layer in all_layers(model) for metric in layer._metrics for v in metric.variables]
+
+
+def refuse_assigning_ops(model: keras.Model, graph: tf.Graph) -> None:
+    """The same for assignments written as raw operations, found in the traced graph."""
+    outside = {inside.ref(): handle for handle, inside in graph.captures}
+    allowed = {id(v.handle) for v in seeds_and_metrics(model)}
+    for operation in graph.get_operations():
+        if _ASSIGNING_OPS.fullmatch(operation.type):
+            handle = outside.get(operation.inputs[0].ref())
+            if handle is not None and id(handle) not in allowed:
+                assigned = next((v for v in graph.variables if v.handle is handle), None)
+                if assigned is None or "seed_generator_state" not in assigned.name:
+                    raise StateAssigned(_message(model, assigned, operation.name))
 
 
 def refuse_stateful(model: keras.Model) -> None:
@@ -63,7 +75,7 @@ def _guarded(definer: type, name: str, allowed: set[int], model: keras.Model) ->
 
     def guard(self, *args, **kwargs):
         if threading.get_ident() == thread and id(self) not in allowed and "seed_generator_state" not in self.name:
-            raise StateAssigned(_message(model, self))
+            raise StateAssigned(_message(model, self, name))
         return original(self, *args, **kwargs)
 
     setattr(definer, name, guard)
@@ -73,16 +85,14 @@ def _guarded(definer: type, name: str, allowed: set[int], model: keras.Model) ->
         setattr(definer, name, original)
 
 
-def _message(model: keras.Model, assigned: tf.Variable) -> str:
-    layer = next((layer for layer in all_layers(model) if _holds(layer, assigned)), None)
+def _message(model: keras.Model, assigned: tf.Variable | None, how: str) -> str:
+    layer = next((layer for layer in all_layers(model) if assigned is not None and _holds(layer, assigned)), None)
     cure = "Keep such state out of the training call, or freeze the layer (layer.trainable = False)."
     if isinstance(layer, keras.layers.BatchNormalization):
         cure = "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it (layer.trainable = False)."
+    what = f"its variable {assigned.name!r}" if assigned is not None else f"something it keeps ({how})"
     who = f"The layer {layer.name!r} ({type(layer).__name__})" if layer is not None else f"The model {model.name!r}"
-    return (
-        f"{who} assigns its variable {assigned.name!r} in a training call: data would reach the model without clipping and "
-        f"noise. {cure}"
-    )
+    return f"{who} assigns {what} in a training call: data would reach the model without clipping and noise. {cure}"
 
 
 def _holds(layer: keras.Layer, assigned: tf.Variable) -> bool:

@@ -1,7 +1,7 @@
 """How a private optimizer reaches the model: the one place where Keras is extended from outside.
 
 Keras shows an optimizer the weights and a batch gradient, never the model; per-example gradients need the model. There is
-no extension point for that, so importing this module wraps ``compile``, ``fit`` and ``train_on_batch`` once, on the class of
+no extension point for that, so importing this module wraps ``compile``, ``fit``, ``train_on_batch`` and ``get_compile_config`` once, on the class of
 ``keras.Model.__mro__`` that defines each (wrapping them on ``keras.Model`` itself breaks ``load_model``, which compares
 ``compile`` with the base class's). Compiling with a PrivateOptimizer gives that one model a private ``train_step``;
 compiling with an ordinary optimizer takes it away again. Models that are not compiled so run Keras's own code untouched.
@@ -25,11 +25,13 @@ _TRAINS = "_tfdp_model"  # on a private optimizer: the model it was compiled int
 
 def install() -> None:
     """Wrap the methods, once."""
-    for name, wrap in (
-        ("compile", _wrap_compile),
-        ("fit", _wrap_fit),
-        ("train_on_batch", _wrap_train_on_batch),
-    ):
+    wrappers = {
+        "compile": _wrap_compile,
+        "fit": _wrap_fit,
+        "train_on_batch": _wrap_train_on_batch,
+        "get_compile_config": _wrap_get_compile_config,
+    }
+    for name, wrap in wrappers.items():
         definer = next(c for c in keras.Model.__mro__ if name in c.__dict__)
         original = definer.__dict__[name]
         if not getattr(original, "_tfdp", False):
@@ -87,6 +89,18 @@ def _wrap_compile(original):
         return result
 
     return compile
+
+
+def _wrap_get_compile_config(original):
+    def get_compile_config(self):
+        training = training_of(self)
+        if (
+            training is not None
+        ):  # saving as legacy .h5 takes the optimizer out, and a copy would train with Keras's default
+            self._compile_config.config["optimizer"] = training.optimizer
+        return original(self)
+
+    return get_compile_config
 
 
 def _detach(model: keras.Model) -> None:
