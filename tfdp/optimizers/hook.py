@@ -20,6 +20,7 @@ from tfdp.optimizers.training import PrivateTraining
 _ATTACHED = "_tfdp_training"  # on a model: its PrivateTraining while a private optimizer is compiled in
 _LEDGER = "_tfdp_ledger"  # on a model: what private optimizers released before the present one
 _OWNER = "_tfdp_owner"  # on a weight: the model that trains it privately
+_EXPOSED = "_tfdp_exposed"  # on a privately trained weight: another model trained it in the ordinary way afterwards
 _TRAINS = "_tfdp_model"  # on a private optimizer: the model it was compiled into last
 
 
@@ -107,8 +108,6 @@ def _detach(model: keras.Model) -> None:
     training = model.__dict__.pop(_ATTACHED, None)
     if training is not None:
         model.__dict__.pop("train_step", None)
-        for variable in model.variables:
-            variable.__dict__.pop(_OWNER, None)
 
 
 def _check_model(model: keras.Model, optimizer: PrivateOptimizer) -> None:
@@ -148,6 +147,10 @@ def mark_owner(model: keras.Model) -> None:
     """Called when private training of these weights begins."""
     for variable in model.trainable_variables:
         variable.__dict__[_OWNER] = weakref.ref(model)
+    exposed = [variable for variable in model.trainable_variables if variable.__dict__.pop(_EXPOSED, False)]
+    if exposed:
+        optimizer = training_of(model).optimizer
+        optimizer.adopt_ledger(_with_ordinary_training(optimizer.ledger), own_included=True)
 
 
 def _wrap_fit(original):
@@ -182,10 +185,18 @@ def _wrap_train_on_batch(original):
 
 
 def _ordinary_training(model: keras.Model) -> None:
-    """An ordinary training run after private ones on the same model object: what follows has no privacy."""
+    """An ordinary training run after private ones, on the same model object or on its weights through another model."""
     if getattr(model, "optimizer", None) is not None:
         _check_owners(model)
     before = model.__dict__.get(_LEDGER)
     if before is not None and before.steps:
-        event = NotPrivateEvent("the model was trained with an ordinary optimizer in between")
-        model.__dict__[_LEDGER] = before.record(event, Poisson(1.0, None), 1)
+        model.__dict__[_LEDGER] = _with_ordinary_training(before)
+    else:
+        for variable in model.trainable_variables:
+            if _OWNER in variable.__dict__:
+                variable.__dict__[_EXPOSED] = True
+
+
+def _with_ordinary_training(ledger: Ledger) -> Ledger:
+    event = NotPrivateEvent("the model was trained with an ordinary optimizer in between")
+    return ledger.record(event, Poisson(1.0, None), 1)
