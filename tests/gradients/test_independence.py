@@ -115,7 +115,7 @@ def test_low_precision_does_not_hide_a_little_mixing():
 @pytest.mark.parametrize("how", ["scatter", "raw"])
 def test_statistics_kept_past_keras_are_refused_before_they_moved(how):
     model = stack(KeepsAMean(how, name="leaky"))
-    with pytest.raises(ValueError, match="leaky|keeps"):
+    with pytest.raises(ValueError, match=r"leaky|keeps"):
         fit(model)
     np.testing.assert_array_equal(model.layers[0].state, np.zeros((1, 3)))
 

@@ -13,29 +13,29 @@ from tfdp.gradients.state import StateAssigned
 LARGE = 1e4
 
 
-def made_up_records(record_spec: Any, sample: Any, runs: Callable[[Any], None]) -> "Records":
-    """Made-up records if the model runs on them, else real ones.
+def made_up_records(record_spec: Any, sample: Any, loss_is_finite: Callable[[Any], bool]) -> "Records":
+    """Made-up records if the model gives them a finite loss, else real ones.
 
     Numbers are drawn at random; integers are 0 or 1, which every table of tokens and every set of classes has. Where the
     model does not run on such (strings; labels that must start at 1), the real records in ``sample`` take their place.
     """
     rng = np.random.default_rng(20190)
-    made_up = None
     if not any(spec.dtype == tf.string for spec in keras.tree.flatten(record_spec)):
         made_up = [_record(record_spec, rng, 8) for _ in range(2)]
-        if sample is None:
-            runs(made_up[0])
-            return Records(made_up, record_spec)
         try:
-            runs(made_up[0])
-            return Records(made_up, record_spec)
+            if loss_is_finite(made_up[0]):
+                return Records(made_up, record_spec)
         except StateAssigned:
             raise
         except Exception:
-            made_up = None
-    if sample is None:
-        raise ValueError("The model takes strings: a few real records are needed to check it.")
-    runs(sample)
+            if sample is None:
+                raise
+    if sample is None or not loss_is_finite(sample):
+        raise ValueError(
+            "The model gives no finite loss, neither to made-up examples nor to the first records of the data, so its "
+            "per-example gradients can't be checked before the first step. Look for a logarithm, root or division that "
+            "ordinary numbers break, and for NaN in the data."
+        )
     return Records([sample, keras.tree.map_structure(lambda a: a[::-1], sample)], record_spec, real=True)
 
 

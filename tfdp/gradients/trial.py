@@ -1,0 +1,119 @@
+"""What the self-proof runs on: a model, made-up records, and everything random or stateful pinned to one value."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfdp.gradients.layer_tree import all_layers, map_tensors, seed_generators
+from tfdp.gradients.made_up import made_up_records
+from tfdp.gradients.state import no_state_assigned
+
+ROUNDING = {"float16": 3e-2, "bfloat16": 2e-1}  # of a gradient in these types, when a lot's size changes
+
+
+class Trial:
+    """Runs functions of (a lot, a place in it) under pinned conditions, and compares what they gave."""
+
+    def __init__(self, model: keras.Model, record_spec: Any, sample: Any, state: "PinnedState"):
+        self.model, self.spec, self.state = model, record_spec, state
+        self.round_number = 0  # of the random numbers every run is pinned to
+        self.tolerance = max([1e-3, *(ROUNDING.get(layer.compute_dtype, 0.0) for layer in all_layers(model))])
+        self.records = made_up_records(record_spec, sample, self._loss_is_finite)
+
+    def function(self, of_lot_and_place):
+        """Traced once for lots of all sizes."""
+        signature = [self.spec, tf.TensorSpec([], tf.int32)]
+        return tf.function(of_lot_and_place, input_signature=signature, autograph=False)
+
+    def run(self, function, lot: Any, place: int = 0, metrics: bool = True) -> Any:
+        self.state.restore(metrics, self.round_number)
+        return keras.tree.map_structure(lambda t: t.numpy(), function(lot, tf.constant(place)))
+
+    def close(self, found, expected, tolerance: float | None = None) -> bool:
+        """Equal to rounding. Where the example alone is not finite already, nothing can be told."""
+        tolerance = self.tolerance if tolerance is None else tolerance
+        overall = total_norm(expected)
+        if not np.isfinite(overall):
+            return True
+        return all(
+            np.linalg.norm(np.float64(a) - np.float64(b)) <= tolerance * (np.linalg.norm(b) + 1e-3 * overall) + 1e-12
+            for a, b in zip(found, expected, strict=True)
+        )
+
+    def _loss_is_finite(self, record: Any) -> bool:
+        """Run the model and its loss once on these records: whatever is wrong with them shows here."""
+        x, y, sample_weight = unpacked(map_tensors(tf.convert_to_tensor, record))
+        with no_state_assigned(self.model):
+            y_pred = self.model(x, training=False)
+        loss = self.model._compute_loss(x, y, y_pred, sample_weight, training=False)
+        self.model._clear_losses()
+        return bool(np.all(np.isfinite(keras.ops.convert_to_numpy(loss))))
+
+
+class PinnedState:
+    """Seeds, metrics and weights as they were: every probe starts from the same ones, and nothing is left moved."""
+
+    def __init__(self, model: keras.Model):
+        self._model = model
+        self._seeds = [(v, v.numpy()) for v in (g.state for g in seed_generators(model))]
+        metrics = {id(v): v for layer in all_layers(model) for m in layer._metrics for v in m.variables}
+        metrics |= {id(v): v for v in model.metrics_variables}
+        self._metrics = [(v, v.numpy()) for v in metrics.values()]
+        self._weights: list = []
+
+    def also(self, variables: Iterable[tf.Variable]) -> None:
+        """Everything else that the traced graph reads, tracked by Keras or not."""
+        fixed = {id(v.value) for v, _ in (*self._seeds, *self._metrics)}
+        self._weights = [(v, v.numpy()) for v in variables if id(v) not in fixed and v.dtype.is_floating]
+
+    def restore(self, metrics: bool = True, round_number: int = 0) -> None:
+        for variable, value in (*self._seeds, *(self._metrics if metrics else ())):
+            variable.assign(value)
+        if round_number:  # other random numbers
+            for variable, value in self._seeds:
+                variable.assign(value + np.asarray([round_number, 0], value.dtype))
+
+    @contextlib.contextmanager
+    def other_weights(self) -> Iterator[None]:
+        """Every weight moved a little off its value, upwards, so that variances stay positive and zeros don't stay."""
+        with self._moved(self._weights):
+            yield
+
+    @contextlib.contextmanager
+    def other_metrics(self) -> Iterator[None]:
+        with self._moved([(v, value) for v, value in self._metrics if "float" in str(v.dtype)]):
+            yield
+
+    @contextlib.contextmanager
+    def _moved(self, variables: list) -> Iterator[None]:
+        rng = np.random.default_rng(7)
+        try:
+            for variable, value in variables:
+                variable.assign(value + 0.1 * rng.uniform(0.5, 1.5, value.shape) * (1 + np.abs(value)))
+            yield
+        finally:
+            for variable, value in variables:
+                variable.assign(value)
+
+
+def unpacked(record):
+    return (*record, None, None)[:3]
+
+
+def values(model):
+    return [v.value for v in model.trainable_variables]
+
+
+def dense(gradients, model) -> list[tf.Tensor]:
+    return [
+        tf.zeros(v.shape) if g is None else tf.cast(tf.convert_to_tensor(g), tf.float32)
+        for g, v in zip(gradients, model.trainable_variables, strict=True)
+    ]
+
+
+def total_norm(arrays) -> float:
+    return float(np.sqrt(sum(np.sum(np.square(np.float64(a))) for a in arrays)))
