@@ -89,6 +89,7 @@ def test_accounting_loads_neither_tensorflow_nor_keras():
 MODEL_NAMES = {
     "_call_has_training_arg",
     "_clear_losses",
+    "_compile_config",
     "_compile_loss",
     "_compile_metrics",
     "_compute_loss",
@@ -150,7 +151,7 @@ def test_compile_loss_keeps_its_parts_where_they_are_looked_for(compiled):
     assert isinstance(compiled._compile_loss._metrics, list)
 
 
-@pytest.mark.parametrize("name", ["compile", "fit", "train_on_batch"])
+@pytest.mark.parametrize("name", ["compile", "fit", "train_on_batch", "get_compile_config"])
 def test_the_hook_is_on_a_base_class_of_the_model(name):
     import tfdp.optimizers  # noqa: F401
 
