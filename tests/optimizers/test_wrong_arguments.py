@@ -53,7 +53,7 @@ def lr(optimizer_class=keras.optimizers.SGD, **arguments):
 
 
 WRONG_INNER = {
-    "no optimizer": (lambda: "sgd", "Keras optimizer"),
+    "no optimizer": (lambda: 0.1, "Keras optimizer"),
     "private already": (lambda: tfdp.NoisySGD(**PRIVACY), "private already"),
     "LossScaleOptimizer": (lambda: keras.optimizers.LossScaleOptimizer(lr()), "LossScaleOptimizer"),
     "accumulation": (lambda: lr(gradient_accumulation_steps=4), "max_physical_batch="),
@@ -117,3 +117,8 @@ def test_wrong_arguments_of_fit(model, case):
     arguments, message = WRONG_FIT[case]
     with tiny.nothing_moves(model), pytest.raises(ValueError, match=message):
         model.fit(tiny.X, **{"y": tiny.Y, "verbose": 0} | arguments)
+
+
+def test_the_inner_optimizer_may_be_given_by_name():
+    optimizer = tfdp.PrivateOptimizer("adam", tfdp.mechanisms.GaussianMechanism(1.0, 1.0))
+    assert isinstance(optimizer.inner_optimizer, keras.optimizers.Adam)

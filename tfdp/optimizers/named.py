@@ -40,8 +40,8 @@ class NamedOptimizer(PrivateOptimizer):
     ):
         if l2_norm_clip is None:
             raise ValueError(
-                "Give l2_norm_clip=, the most one example's gradient may weigh (an l2 norm over all trainable weights): 1.0 is a "
-                "usual start."
+                "Give l2_norm_clip=, a positive number: the most one example's gradient may weigh, as an l2 norm over all "
+                "trainable weights. 1.0 is a usual start."
             )
         if "num_microbatches" in arguments:
             raise ValueError("num_microbatches is not needed: every example is clipped by itself. Leave it out.")
