@@ -4,6 +4,8 @@ import math
 
 import keras
 import numpy as np
+import pytest
+import tensorflow as tf
 
 import tfdp
 
@@ -41,3 +43,15 @@ def test_a_copy_saved_after_a_legacy_file_is_still_private(tmp_path):
     loaded = keras.models.load_model(tmp_path / "new.keras")
     assert isinstance(loaded.optimizer, tfdp.NoisySGD)
     assert loaded.optimizer.ledger == model.optimizer.ledger
+
+
+def test_a_callback_can_not_slip_in_a_lot_of_its_own_choice():
+    class Slips(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.train_step(((X[:1], Y[:1]), tf.constant([True])))
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile(tfdp.NoisySGD(0.1, l2_norm_clip=1.0, noise_multiplier=2.0), loss="mse")
+    with pytest.raises(RuntimeError, match=r"only inside model\.fit"):
+        model.fit(X, Y, batch_size=4, verbose=0, callbacks=[Slips()])
+    assert model.optimizer.ledger.steps == 1

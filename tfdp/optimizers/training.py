@@ -32,7 +32,8 @@ class PrivateTraining:
 
     def train_step(self, data: Any) -> dict:
         """Keras calls this in place of the model's own train_step."""
-        if self._step is None:
+        by_hand = tf.executing_eagerly() and not self.model.run_eagerly  # fit calls it while tracing: a lot was chosen
+        if self._step is None or by_hand:
             raise RuntimeError(ONLY_FIT)
         return self._step(data)
 
