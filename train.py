@@ -1,11 +1,14 @@
 """One private training run on data that comes with scikit-learn: 1,797 handwritten digits, 8 x 8 pixels.
 
-python train.py            prints Keras's progress, the test accuracy and the privacy of the run
+python train.py            prints Keras's progress, the test accuracy and the privacy statement of the run
 python train.py --help     what can be changed
+
+The run's folder holds model.keras, history.csv and statement.json.
 """
 
 import argparse
 import os
+import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -19,10 +22,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--learning-rate", type=float, default=0.02)
     parser.add_argument("--clip", type=float, default=0.5, help="largest l2 norm of one record's gradient")
     parser.add_argument(
-        "--noise-multiplier", type=float, default=5.0, help="noise in units of the clip; 0 is not private"
+        "--target-epsilon", type=float, default=3.0, help="the noise is found so that this is not exceeded"
     )
-    parser.add_argument("--delta", type=float, default=1e-5, help="at which epsilon is stated")
-    parser.add_argument("--model-path", default="saved_models/digits.keras", help="where the trained model goes")
+    parser.add_argument("--delta", type=float, default=1e-5, help="at which epsilon is meant")
+    parser.add_argument(
+        "--folder", type=pathlib.Path, default="saved_models/digits", help="where the run is written to"
+    )
     return parser.parse_args()
 
 
@@ -51,36 +56,32 @@ def main() -> None:
         optimizer=tfdp.NoisyAdam(
             arguments.learning_rate,
             l2_norm_clip=arguments.clip,
-            noise_multiplier=arguments.noise_multiplier,
+            target_epsilon=arguments.target_epsilon,
+            delta=arguments.delta,
         ),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     model.fit(
         x_train,
         y_train,
         batch_size=arguments.batch_size,
         epochs=arguments.epochs,
         verbose=2 if os.environ.get("CI") else "auto",
+        callbacks=[
+            tfdp.callbacks.PrivacyLogger(arguments.delta),
+            keras.callbacks.CSVLogger(arguments.folder / "history.csv"),
+        ],
     )
     _, accuracy = model.evaluate(x_test, y_test, verbose=0)
-    os.makedirs(os.path.dirname(arguments.model_path) or ".", exist_ok=True)
-    model.save(arguments.model_path)
+    statement = tfdp.privacy_statement(model)
+    model.save(arguments.folder / "model.keras")
+    (arguments.folder / "statement.json").write_text(statement.to_json())
 
-    ledger = model.optimizer.ledger
-    epsilon = tfdp.accounting.epsilon(ledger, delta=arguments.delta)
-    print(f"\nTest accuracy: {accuracy:.1%} on {len(x_test)} digits held out")
-    for line in ledger:
-        rate = f"{line.sampling.sampling_rate:.1%}" if hasattr(line.sampling, "sampling_rate") else "100%"
-        print(
-            f"Released: {line.steps} noisy gradients ({line.event}), each record in each of them with probability {rate}"
-        )
-    print(
-        f"Privacy: epsilon = {epsilon:.2f} at delta = {arguments.delta:g} (proven, PLD accountant) for the membership of a "
-        f"record in the training set; neighbours: one record's content replaced by nothing, the number of records is public."
-    )
-    print("Not covered: the metrics printed above, and the choice of these settings.")
-    print(f"Model saved to {arguments.model_path}; its ledger is inside.")
+    print(f"\n{statement}\n")
+    print(f"Test accuracy: {accuracy:.1%} on {len(x_test)} digits held out.")
+    print(f"Model, history and statement are in {arguments.folder}.")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ ALLOWED = {
     "mechanisms": {"gradients", "accounting"},
     "data": {"accounting"},
     "optimizers": {"accounting", "data", "gradients", "mechanisms"},
+    "callbacks": {"accounting", "optimizers"},
+    "report": {"accounting", "data", "gradients", "mechanisms", "optimizers"},
 }
 WITHOUT_TENSORFLOW = {"accounting", "noise"}
 

@@ -13,14 +13,16 @@ from tfdp.keras_registration import register
 __version__ = "0.1.0"
 
 _OPTIMIZERS = ("NoisyAdagrad", "NoisyAdam", "NoisySGD", "PrivateOptimizer")
-_ROOMS = ("accounting", "data", "gradients", "mechanisms", "optimizers")
+_ROOMS = ("accounting", "callbacks", "data", "gradients", "mechanisms", "optimizers", "report")
 
-__all__ = [*_OPTIMIZERS, *_ROOMS]
+__all__ = [*_OPTIMIZERS, *_ROOMS, "privacy_statement"]
 
 
 def __getattr__(name: str):
     if name in _OPTIMIZERS:
         return getattr(importlib.import_module("tfdp.optimizers"), name)
+    if name == "privacy_statement":
+        return importlib.import_module("tfdp.report").privacy_statement
     if name in _ROOMS:
         return importlib.import_module(f"tfdp.{name}")
     raise AttributeError(f"module 'tfdp' has no attribute {name!r}")

@@ -37,6 +37,18 @@ def test_max_steps_takes_less_than_three_seconds():
     assert seconds(lambda: max_steps(target_epsilon=3.0, noise_multiplier=1.1, **arguments)) < 3
 
 
+@pytest.mark.parametrize(("rate", "noise", "steps"), [(RATE, 1.1, 235), (0.356, 5.0, 3)])
+def test_epsilon_after_one_more_epoch_is_a_hundredth_of_an_epoch(rate, noise, steps):
+    """Of two seconds, on a ledger that grew since it was last priced."""
+    taken = []
+    for epoch in range(1, 8):
+        ledger = Ledger.poisson(sampling_rate=rate, noise_multiplier=noise, steps=steps * epoch)
+        start = time.process_time()
+        epsilon(ledger, delta=1e-5)
+        taken.append(time.process_time() - start)
+    assert min(taken) < 0.02
+
+
 def test_the_room_is_imported_quickly_and_without_anything_heavy():
     code = (
         "import sys, time; start = time.process_time(); import tfdp.accounting; "

@@ -24,7 +24,14 @@ WRONG = {
     "delta of 0": ({**PRIVACY, "delta": 0.0}, "delta.*between 0 and 1"),
     "delta of 1": ({"l2_norm_clip": 1.0, "target_epsilon": 3.0, "delta": 1.0}, "delta.*between 0 and 1"),
     "delta above 1": ({**PRIVACY, "delta": 1.5}, "delta.*between 0 and 1"),
-    "target before its time": ({"l2_norm_clip": 1.0, "target_epsilon": 3.0, "delta": 1e-5}, "noise_multiplier="),
+    "target without delta": ({"l2_norm_clip": 1.0, "target_epsilon": 3.0}, "needs delta="),
+    "target of 0": ({"l2_norm_clip": 1.0, "target_epsilon": 0.0, "delta": 1e-5}, "target_epsilon must be positive"),
+    "target of True": ({"l2_norm_clip": 1.0, "target_epsilon": True, "delta": 1e-5}, "target_epsilon must be a finite"),
+    "accountant without target": ({**PRIVACY, "accountant": "rdp"}, "accountant= goes with target_epsilon="),
+    "unknown accountant": (
+        {"l2_norm_clip": 1.0, "target_epsilon": 3.0, "delta": 1e-5, "accountant": "zcdp"},
+        "accountant must be one of",
+    ),
     "no physical batch": ({**PRIVACY, "max_physical_batch": 0}, "max_physical_batch.*positive whole"),
     "half a physical batch": ({**PRIVACY, "max_physical_batch": 2.5}, "max_physical_batch.*positive whole"),
     "accumulation": ({**PRIVACY, "gradient_accumulation_steps": 2}, "max_physical_batch="),
@@ -94,11 +101,10 @@ def model() -> keras.Model:
     return tiny.private(tiny.noisy())
 
 
-def test_a_mechanism_without_noise_does_not_begin():
-    optimizer = tfdp.PrivateOptimizer(lr(), GaussianMechanism(1.0, None))
-    model = tiny.private(optimizer)
-    with tiny.nothing_moves(model), pytest.raises(ValueError, match="noise_multiplier"):
-        tiny.train(model)
+@pytest.mark.parametrize(("noise", "target"), [(None, {}), (1.0, {"target_epsilon": 3.0, "delta": 1e-5})])
+def test_a_mechanism_has_noise_or_the_optimizer_a_target(noise, target):
+    with pytest.raises(ValueError, match="exactly one of noise_multiplier="):
+        tfdp.PrivateOptimizer(lr(), GaussianMechanism(1.0, noise), **target)
 
 
 def test_several_replicas_are_refused(monkeypatch):

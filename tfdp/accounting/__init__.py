@@ -6,8 +6,10 @@ Keras, and loads dp-accounting and scipy only when a number is asked for.
 """
 
 from tfdp.accounting.accountants import delta, epsilon, report
+from tfdp.accounting.budgets import Budget
 from tfdp.accounting.calibration import gdp_noise_multiplier, max_more_steps, max_steps, noise_multiplier
 from tfdp.accounting.events import Event, GaussianEvent, NotPrivateEvent
+from tfdp.accounting.fit_records import FitRecord, Watcher
 from tfdp.accounting.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from tfdp.accounting.information import (
     distortion_components,
@@ -21,7 +23,9 @@ from tfdp.accounting.samplings import FixedSize, FullBatch, Poisson, Relation, S
 from tfdp.accounting.tradeoff_curves import Tradeoff, epsilon_delta_tradeoff, gdp_tradeoff, tradeoff
 
 __all__ = [
+    "Budget",
     "Event",
+    "FitRecord",
     "FixedSize",
     "FullBatch",
     "GaussianEvent",
@@ -35,6 +39,7 @@ __all__ = [
     "Shuffled",
     "Status",
     "Tradeoff",
+    "Watcher",
     "delta",
     "distortion_components",
     "distortion_rate",

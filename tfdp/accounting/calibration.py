@@ -5,14 +5,12 @@ from __future__ import annotations
 
 from tfdp.accounting import checks, gdp
 from tfdp.accounting.accountants import epsilon
+from tfdp.accounting.budgets import Budget, most_steps
 from tfdp.accounting.events import Event, GaussianEvent
-from tfdp.accounting.largest_fitting import largest_fitting
-from tfdp.accounting.ledger import Ledger, Line
-from tfdp.accounting.samplings import FixedSize, Poisson, Sampling
+from tfdp.accounting.ledger import Ledger
+from tfdp.accounting.samplings import Poisson, Sampling
 
-_STEPS_ADVICE = "write how many steps the run takes"
 _MOST_STEPS = 10**9
-_LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
 _NOTHING = Ledger()
 
 
@@ -46,39 +44,8 @@ def noise_multiplier(
         >>> 0.75 < sigma < 0.77
         True
     """
-    target = checks.target_epsilon(target_epsilon)
-    delta = checks.delta(delta)
-    steps = checks.count("steps", steps, _STEPS_ADVICE, at_least=1)
-    sampling = _one_of(sampling_rate, sampling)
-    already = epsilon(spent, delta=delta, accountant=accountant)
-    if already > target:
-        raise ValueError(
-            f"epsilon {already:.4g} of the target {target:g} at delta {delta:g} is already spent: no noise "
-            "can win it "
-            "back; raise target_epsilon, or train no further on these records"
-        )
-
-    # The cost grows with the precision 1 / sigma of the releases.
-    def cost(precision: float) -> float:
-        ledger = spent.record(GaussianEvent(1 / precision), sampling, steps)
-        return epsilon(ledger, delta=delta, accountant=accountant)
-
-    precision = largest_fitting(
-        cost,
-        target,
-        1 / _first_guess(target, delta, sampling, steps),
-        least=1 / _MOST_NOISE,
-        most=1 / _LEAST_NOISE,
-        close_enough=0.002,
-    )
-    if precision == 0:
-        raise ValueError(
-            f"no noise multiplier up to {_MOST_NOISE:g} keeps epsilon within {target:g} at delta {delta:g} "
-            "by the "
-            f"{accountant!r} accountant: raise target_epsilon or delta, take fewer steps, or use "
-            "accountant='pld'"
-        )
-    return 1 / precision
+    budget = Budget(target_epsilon, delta, accountant)
+    return budget.noise_multiplier(_one_of(sampling_rate, sampling), steps, spent)
 
 
 def max_steps(
@@ -113,24 +80,14 @@ def max_more_steps(
     Guarantee: `epsilon` of the ledger with that many further steps is at most `target_epsilon`, with one more
     step it is above. 0 if not even one step fits, or the budget is already overspent.
     """
-    target = checks.target_epsilon(target_epsilon)
-    delta = checks.delta(delta)
-
-    def cost(steps: float) -> float:
-        return epsilon(ledger.record(event, sampling, int(steps)), delta=delta, accountant=accountant)
-
-    if cost(0) > target:
-        return 0
-    steps = largest_fitting(
-        cost, target, _guessed_steps(target, delta, event, sampling), least=1, most=_MOST_STEPS, whole=True
-    )
+    budget = Budget(target_epsilon, delta, accountant)
+    steps = most_steps(budget, ledger, event, sampling, at_most=_MOST_STEPS)
     if steps >= _MOST_STEPS:
         raise ValueError(
-            f"target_epsilon {target:g} at delta {delta:g} allows more than {_MOST_STEPS:,} steps: it does "
-            "not bind; "
-            "lower target_epsilon or the noise, or set the number of steps yourself"
+            f"target_epsilon {budget.target_epsilon:g} at delta {budget.delta:g} allows more than {_MOST_STEPS:,} steps: "
+            "it does not bind; lower target_epsilon or the noise, or set the number of steps yourself"
         )
-    return int(steps)
+    return steps
 
 
 def gdp_noise_multiplier(*, noise_multiplier: float, sampling_rate: float, steps: int, delta: float) -> float:
@@ -147,7 +104,7 @@ def gdp_noise_multiplier(*, noise_multiplier: float, sampling_rate: float, steps
         1.06
     """
     delta = checks.delta(delta)
-    steps = checks.count("steps", steps, _STEPS_ADVICE, at_least=1)
+    steps = checks.count("steps", steps, "write how many steps the run takes", at_least=1)
     if checks.noise_multiplier(noise_multiplier) == 0:
         raise ValueError("noise_multiplier must be above 0: without noise there is no epsilon to match")
     ledger = Ledger.poisson(sampling_rate=sampling_rate, noise_multiplier=noise_multiplier, steps=steps)
@@ -163,27 +120,3 @@ def _one_of(sampling_rate: float | None, sampling: Sampling | None) -> Sampling:
             "such as FullBatch(60000)"
         )
     return Poisson(sampling_rate) if sampling is None else sampling
-
-
-def _first_guess(target: float, delta: float, sampling: Sampling, steps: int) -> float:
-    """The central limit theorem's noise multiplier: near enough to begin with."""
-    rate, count, sensitivity = _as_poisson(sampling, steps)
-    return sensitivity * gdp.noise_for_mu(gdp.mu_for(target, delta), rate, count)
-
-
-def _guessed_steps(target: float, delta: float, event: Event, sampling: Sampling) -> float:
-    if not isinstance(event, GaussianEvent):
-        return 1000.0
-    rate, count, sensitivity = _as_poisson(sampling, 1000)
-    one = gdp.gdp_mu(sampling_rate=rate, noise_multiplier=event.noise_multiplier / sensitivity, steps=1)
-    mu = gdp.mu_for(target, delta)
-    return (mu / one) ** 2 * 1000 / count if one > mu * 1e-6 else float(_MOST_STEPS)
-
-
-def _as_poisson(sampling: Sampling, steps: int) -> tuple[float, int, float]:
-    """(rate, releases, sensitivity in clips): what `steps` steps roughly amount to."""
-    if isinstance(sampling, Poisson):
-        return sampling.sampling_rate, steps, 1.0
-    if isinstance(sampling, FixedSize):
-        return sampling.batch_size / sampling.size, steps, 2.0
-    return 1.0, Line(GaussianEvent(1.0), sampling, steps).passes or steps, 1.0

@@ -3,19 +3,18 @@
 dp-accounting's own construction computes delta(epsilon) as a difference of two numbers near 1. That leaves an
 error of 1e-16 however small the true value is; on the fine grids that small sampling rates need, the error
 takes over (rate 1e-7, noise 1, 10^6 steps, interval 1.2e-8: it returns epsilon 0). Here delta is written so
-that it keeps its relative precision; composition and the conversion to epsilon remain dp-accounting's.
+that it keeps its relative precision.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from dp_accounting.pld.pld_pmf import DensePLDPmf
+from tfdp.accounting.loss_grids import GridLoss
 
 # Beyond this many standard deviations lies a mass of e^-50 = 2e-22, as in dp-accounting.
 _TAIL = 9.7408
@@ -24,10 +23,8 @@ _TAIL = 9.7408
 class OneStepLoss(NamedTuple):
     """Loss distributions for a record removed and a record added; the same object where they are equal."""
 
-    remove: DensePLDPmf
-    add: DensePLDPmf
-    masses: np.ndarray  # the finite part of `remove`
-    second_moment: float  # of `remove`
+    remove: GridLoss
+    add: GridLoss
 
 
 def span(noise_multiplier: float, sampling_rate: float) -> tuple[float, float]:
@@ -53,8 +50,6 @@ def one_step_loss(noise_multiplier: float, sampling_rate: float, interval: float
     arXiv:2207.04380, algorithm 1) of the pair P = (1 - q) N(0, s^2) + q N(1, s^2), Q = N(0, s^2), which
     dominates all neighbours.
     """
-    from dp_accounting.pld.pld_pmf import DensePLDPmf
-
     low, high = span(noise_multiplier, sampling_rate)
     first, last = min(math.floor(low / interval), -1), max(math.ceil(high / interval), 1)
     losses = np.arange(first, last + 1) * interval
@@ -74,15 +69,22 @@ def one_step_loss(noise_multiplier: float, sampling_rate: float, interval: float
     probabilities[-1] = (delta[-1] - delta[-2]) / math.expm1(-interval)
     # Rounding may leave a tiny negative mass; raising it to 0 only ever adds to delta.
     probabilities = np.maximum(probabilities, 0.0)
-    remove = DensePLDPmf(interval, first, probabilities, float(delta[-1]), True)
-    moment = float(np.dot(losses**2, probabilities))
+    remove = GridLoss(interval, first, probabilities, float(delta[-1]))
     if sampling_rate == 1:
-        return OneStepLoss(remove, remove, probabilities, moment)
+        return OneStepLoss(remove, remove)
     # Swapping the pair (P, Q) turns a loss l of mass p into -l of mass p e^-l, and keeps the order of
     # domination.
     swapped = (np.exp(-losses) * probabilities)[::-1]
-    add = DensePLDPmf(interval, -last, swapped, float(dual[0] * math.exp(-losses[0])), True)
-    return OneStepLoss(remove, add, probabilities, moment)
+    add = GridLoss(interval, -last, swapped, float(dual[0] * math.exp(-losses[0])))
+    return OneStepLoss(remove, add)
+
+
+@functools.lru_cache(maxsize=1024)
+def second_moment(noise_multiplier: float, sampling_rate: float, interval: float) -> float:
+    """Of the finite losses of one release, a record removed: it grows as the grid gets coarser."""
+    loss = one_step_loss(noise_multiplier, sampling_rate, interval).remove
+    losses = np.arange(loss.first, loss.last + 1) * interval
+    return float(np.dot(losses**2, loss.masses))
 
 
 def _hockey_sticks(losses: np.ndarray, noise_multiplier: float, sampling_rate: float) -> tuple[np.ndarray, np.ndarray]:

@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-12
 
 
-def report(ledger: Ledger, delta: float) -> Report:
+def report(ledger: Ledger, delta: float, orders: Sequence[float] | None = None) -> Report:
+    """By the best of the orders, of dp-accounting's default ones if none are given."""
     from dp_accounting.rdp import compute_epsilon
 
-    orders = default_orders()
+    orders = default_orders() if orders is None else orders
     epsilon, order = compute_epsilon(orders, curve(ledger, orders), delta)
     return Report(
         accountant="rdp",

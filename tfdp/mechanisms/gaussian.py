@@ -5,7 +5,7 @@ import math
 import keras
 import tensorflow as tf
 
-from tfdp.accounting import Event, GaussianEvent, NotPrivateEvent
+from tfdp.accounting import Budget, Event, GaussianEvent, Ledger, NotPrivateEvent, Sampling
 from tfdp.gradients import LotGradients
 from tfdp.mechanisms.secret_noise import SecretGenerator, standard_normals
 
@@ -41,6 +41,10 @@ class GaussianMechanism:
         self.noise_multiplier = (
             None if noise_multiplier is None else _number("noise_multiplier", noise_multiplier, positive=False)
         )
+
+    def calibrate(self, budget: Budget, sampling: Sampling, steps: int, spent: Ledger) -> None:
+        """Give each of so many steps the noise with which all of them together keep to the budget."""
+        self.noise_multiplier = budget.noise_multiplier(sampling, steps, spent)
 
     def event(self) -> Event:
         """What one step releases, for the ledger."""

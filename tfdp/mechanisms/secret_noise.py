@@ -11,17 +11,16 @@ is the price of the tails that are still missing.
 
 Formal guarantees of ``standard_normals``. Let U be uniform on (0, 1] and A on (-pi, pi), and R = sqrt(-2 ln U).
 Then Z = (R cos A, R sin A) are two independent standard normals (Box and Muller 1958). Each pair is made from 128
-random bits, 64 a draw. Let K be the first 75 binary digits of U: the code computes R from u = (K + 1) 2^-75, the
-upper end of the cell of width 2^-75 that U lies in. It computes A from its first 53 digits.
+random bits, 64 a draw. Let K be 75 of them as a number: the code computes R from u = (K + 1) 2^-75. That is within
+2^-75 of a U' that is uniform on (2^-75, 1], hence has the law of U given U > 2^-75. It computes A from 53 bits.
 
 1. Tails. The radius ends at r_max = sqrt(150 ln 2) = 10.197. A true pair passes it with probability
-   exp(-r_max^2 / 2) = 2^-75 exactly, and then K = 0. So cutting R at r_max changes the law of a pair by 2^-75 in
-   total variation, and that of d weights over T steps by at most d T 2^-75. This holds also when each step depends
-   on those before: it is one union bound over all pairs. ``finite_support_delta`` turns it into delta.
+   exp(-r_max^2 / 2) = 2^-75 exactly. So a pair has the law of a true pair given that its radius is at most r_max.
+   What that costs a whole run is ``finite_support_delta``.
 2. Rounding. Bits and true pairs can be put in one probability space in which the computed pair is a rounding of
-   the true pair with its radius cut at r_max:
+   a true pair whose radius is at most r_max:
 
-   - u in place of U moves R by less than 1 / (K R): below 1e-9 / R for K >= 2^30, which fails with probability
+   - u in place of U' moves R by less than 1 / (K R): below 1e-9 / R for K >= 2^30, which fails with probability
      2^-45;
    - float64 rounds u and R: at most 1e-15 (R + 1 / R), and never more than 1.1e-8 near R = 0;
    - in float64 noise, the angle and its cosine and sine add at most 2e-15 R;
@@ -47,6 +46,7 @@ import tensorflow as tf
 
 _LOW_BITS = 11  # the angle's lowest: no float64 angle can hold them, so they refine the radius
 _RADIUS_BITS = 64 + _LOW_BITS
+_LARGEST_RADIUS = math.sqrt(2 * _RADIUS_BITS * math.log(2))
 _STATE_WORDS = 3  # Philox: a counter of 128 bits and a key of 64
 
 
@@ -188,33 +188,55 @@ def _uniform(radius_bits: tf.Tensor, angle_bits: tf.Tensor) -> tf.Tensor:
     return tf.cast(radius_bits, tf.float64) * 2.0**-64 - tf.cast(below, tf.float64) * 2.0**-_RADIUS_BITS
 
 
-def finite_support_distance(draws: int) -> float:
-    """A bound on the total variation between ``draws`` standard normals and the same with their radii cut.
+def finite_support_delta(weights: int, steps: int, noise_multiplier: float) -> float:
+    """What it adds to delta that no pair of draws has a radius beyond r_max, over a run of Gaussian releases.
 
-    Each pair of draws costs 2^-75, the probability that a true pair passes the largest radius. ``draws`` counts the
-    whole run, weights times steps; it bounds the number of pairs even if every step drew a single number.
-    """
-    if draws < 0:
-        raise ValueError(f"draws counts weights times steps, so it is 0 or more. Received: draws={draws}")
-    return min(1.0, draws * 2.0**-_RADIUS_BITS)
+    Formal guarantee: let a run with true Gaussian noise be (epsilon, delta)-differentially private, at any epsilon,
+    because of how its steps' distributions compare given earlier outputs and the lots of all *other* records (so the
+    accountants price Poisson lots, full batches and declared batches). Then the same run with the noise of
+    ``standard_normals`` (1. above) is (epsilon, delta + finite_support_delta)-differentially private. Of lines with
+    different noise the prices add up.
 
+    Proof. A step draws m = ceil(weights / 2) pairs (an odd one's spare draw may be thought released: its shift is 0).
+    In units of the standard deviation, a record moves pair i by s_i, and sum s_i^2 <= S^2 = 1 / noise_multiplier^2.
+    Write t = 2^-75, M = m * steps; p and q for the densities of all outputs on two neighbours, P' and Q' for the
+    real runs; everything is given the lots of other records. Each step of p, q is a Gaussian centred at one of at most
+    two points, the sum with the record and without it, or a mixture of both by the record's own coin. Let G be the
+    outputs of which every pair of every step lies within r_max of both centres. The densities of P' and Q' are at most
+    p / (1 - t)^M and q / (1 - t)^M everywhere, and exactly that on G. So for any set of outputs O
 
-def finite_support_delta(draws: int, epsilon: float) -> float:
-    """What the finite support of the noise adds to delta at ``epsilon``, over a run of ``draws`` normals.
+        P'(O) <= (P(O and G)) / (1 - t)^M + P'(not G)
+              <= (e^epsilon Q(O and G) + delta) / (1 - t)^M + P'(not G)
+              <= e^epsilon Q'(O) + delta / (1 - t)^M + P'(not G),
 
-    Write P, Q for the outputs on two neighbours with true Gaussian noise, P', Q' with noise within total variation
-    t of it. If P(S) <= e^epsilon Q(S) + delta then P'(S) <= P(S) + t <= e^epsilon (Q'(S) + t) + delta + t, so
-    delta grows by (1 + e^epsilon) t.
+    and the same with P and Q exchanged. Outside of G a pair z, within r_max of its own centre, is beyond it of the other:
+    |z + s| > r_max, with probability at most exp(-(r_max - s)^2 / 2) = t f(s), f(s) = exp(r_max s - s^2 / 2). Up to
+    s = r_max - sqrt(3) the second derivative of f grows, hence so does (f(s) - 1 - r_max s) / s^2, and
+
+        f(s_i) <= 1 + r_max s_i + (s_i / S)^2 f(S);   summed over a step's pairs   <= m + r_max S sqrt(m) + f(S).
+
+    Last, delta / (1 - t)^M <= delta + M t wherever delta + 2 M t <= 1; beyond that nothing is claimed. Together a step
+    costs at most t (2 m + r_max S sqrt(m) + f(S)), and a noise multiplier below 0.118 (S > r_max - sqrt(3)) costs 1.
 
     Example, a million weights over 10,000 steps:
 
-    >>> finite_support_delta(10**6 * 10_000, epsilon=3.0)
-    5.58...e-12
+    >>> finite_support_delta(10**6, 10_000, noise_multiplier=1.1)
+    2.6...e-13
     """
-    if not epsilon >= 0:
-        raise ValueError(f"epsilon is 0 or more. Received: epsilon={epsilon}")
-    distance = finite_support_distance(draws)
-    if distance == 0:
+    for name, count in (("weights", weights), ("steps", steps)):
+        if count < 0:
+            raise ValueError(f"{name} is a count, so it is 0 or more. Received: {name}={count}")
+    if not noise_multiplier >= 0:
+        raise ValueError(f"noise_multiplier is 0 or more. Received: noise_multiplier={noise_multiplier}")
+    if steps == 0 or weights == 0:
         return 0.0
-    # in logarithms, as e^epsilon may not be a float
-    return 1.0 if epsilon + math.log(distance) >= 0 else min(1.0, (1.0 + math.exp(epsilon)) * distance)
+    shift = 1 / noise_multiplier if noise_multiplier else math.inf
+    return min(1.0, steps * cut_pairs_delta((weights + 1) // 2, shift, _LARGEST_RADIUS))
+
+
+def cut_pairs_delta(pairs: int, shift: float, radius: float) -> float:
+    """A step's price in ``finite_support_delta``: ``shift`` is S, ``radius`` any r_max, and t = exp(-r_max^2 / 2)."""
+    if shift > radius - math.sqrt(3):
+        return 1.0
+    tail = math.exp(-(radius**2) / 2)
+    return tail * (2 * pairs + radius * shift * math.sqrt(pairs)) + math.exp(-((radius - shift) ** 2) / 2)

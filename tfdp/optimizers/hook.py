@@ -13,12 +13,13 @@ import weakref
 
 import keras
 
-from tfdp.accounting import Ledger, NotPrivateEvent, Poisson
+from tfdp.accounting import FitRecord, Ledger, NotPrivateEvent
+from tfdp.optimizers.book import Past
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.training import PrivateTraining
 
 _ATTACHED = "_tfdp_training"  # on a model: its PrivateTraining while a private optimizer is compiled in
-_LEDGER = "_tfdp_ledger"  # on a model: what private optimizers released before the present one
+_PAST = "_tfdp_past"  # on a model: what private optimizers released before the present one
 _OWNER = "_tfdp_owner"  # on a weight: the model that trains it privately
 _EXPOSED = "_tfdp_exposed"  # on a privately trained weight: another model trained it in the ordinary way afterwards
 _TRAINS = "_tfdp_model"  # on a private optimizer: the model it was compiled into last
@@ -48,8 +49,17 @@ def training_of(model: keras.Model) -> PrivateTraining | None:
 
 def ledger_of(model: keras.Model) -> Ledger:
     """Everything this model object was trained with, over all its compilations."""
+    return _past_of(model).ledger
+
+
+def fits_of(model: keras.Model) -> tuple[FitRecord, ...]:
+    """The circumstances of the fits that wrote the model's ledger."""
+    return _past_of(model).fits
+
+
+def _past_of(model: keras.Model) -> Past:
     training = training_of(model)
-    return training.optimizer.ledger if training is not None else model.__dict__.get(_LEDGER, Ledger())
+    return training.optimizer.book.read() if training is not None else model.__dict__.get(_PAST, Past())
 
 
 def _wrap_compile(original):
@@ -76,17 +86,17 @@ def _wrap_compile(original):
             bound.arguments["optimizer"] = optimizer
             bound.arguments["auto_scale_loss"] = False
         _check_owners(self)
-        before = ledger_of(self)
+        before = _past_of(self)
         result = original(*bound.args, **bound.kwargs)
         _detach(self)
         if private:
             self.__dict__[_ATTACHED] = training = PrivateTraining(self, optimizer)
             self.__dict__["train_step"] = training.train_step
-            if before.steps:
-                optimizer.adopt_ledger(before, own_included=_trained_by(optimizer) is self)
+            if before.ledger.steps:
+                optimizer.book.adopt(before, own_included=_trained_by(optimizer) is self)
             optimizer.__dict__[_TRAINS] = weakref.ref(self)
-        elif before.steps:
-            self.__dict__[_LEDGER] = before
+        elif before.ledger.steps:
+            self.__dict__[_PAST] = before
         return result
 
     return compile
@@ -150,7 +160,7 @@ def mark_owner(model: keras.Model) -> None:
     exposed = [variable for variable in model.trainable_variables if variable.__dict__.pop(_EXPOSED, False)]
     if exposed:
         optimizer = training_of(model).optimizer
-        optimizer.adopt_ledger(_with_ordinary_training(optimizer.ledger), own_included=True)
+        optimizer.book.adopt(_with_ordinary_training(optimizer.book.read()), own_included=True)
 
 
 def _wrap_fit(original):
@@ -188,15 +198,14 @@ def _ordinary_training(model: keras.Model) -> None:
     """An ordinary training run after private ones, on the same model object or on its weights through another model."""
     if getattr(model, "optimizer", None) is not None:
         _check_owners(model)
-    before = model.__dict__.get(_LEDGER)
-    if before is not None and before.steps:
-        model.__dict__[_LEDGER] = _with_ordinary_training(before)
+    before = model.__dict__.get(_PAST)
+    if before is not None and before.ledger.steps:
+        model.__dict__[_PAST] = _with_ordinary_training(before)
     else:
         for variable in model.trainable_variables:
             if _OWNER in variable.__dict__:
                 variable.__dict__[_EXPOSED] = True
 
 
-def _with_ordinary_training(ledger: Ledger) -> Ledger:
-    event = NotPrivateEvent("the model was trained with an ordinary optimizer in between")
-    return ledger.record(event, Poisson(1.0, None), 1)
+def _with_ordinary_training(past: Past) -> Past:
+    return past.with_unknown(NotPrivateEvent("the model was trained with an ordinary optimizer in between"), 1)

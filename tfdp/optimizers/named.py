@@ -3,7 +3,7 @@
 import keras
 
 from tfdp.mechanisms import GaussianMechanism
-from tfdp.optimizers.private_optimizer import PrivateOptimizer
+from tfdp.optimizers.private_optimizer import PrivateOptimizer, check_privacy
 
 _ARGUMENTS = """
     Args:
@@ -11,6 +11,11 @@ _ARGUMENTS = """
         l2_norm_clip: the most an example's gradient may weigh, as an l2 norm over all trainable weights jointly.
         noise_multiplier: the noise's standard deviation in units of ``l2_norm_clip``. 0.0 trains without noise and
             without privacy.
+        target_epsilon: in place of ``noise_multiplier``, the largest epsilon that training may cost: the first ``fit``
+            finds the noise that its steps need. No step is taken past them; a later ``fit`` that would cost more raises.
+        delta: the delta that ``target_epsilon`` is meant at; well below 1 / (number of records).
+        accountant: the one that ``target_epsilon`` is meant in: "pld" (tight), "rdp" (a privacy filter: settings of later
+            fits may depend on the results of earlier ones), "moments" or "gdp" (approximate).
         max_physical_batch: the most examples run at once; a larger lot is run in parts inside one step.
         noise_seed: makes noise reproducible, for tests. There is no privacy then, and the ledger says so.
         private_logs: leave out the count of examples with gradients that are not finite.
@@ -32,6 +37,7 @@ class NamedOptimizer(PrivateOptimizer):
         noise_multiplier: float | None = None,
         target_epsilon: float | None = None,
         delta: float | None = None,
+        accountant: str = "pld",
         max_physical_batch: int | None = None,
         noise_seed: int | None = None,
         private_logs: bool = False,
@@ -45,7 +51,7 @@ class NamedOptimizer(PrivateOptimizer):
             )
         if "num_microbatches" in arguments:
             raise ValueError("num_microbatches is not needed: every example is clipped by itself. Leave it out.")
-        check_privacy(noise_multiplier, target_epsilon, delta)
+        check_privacy(noise_multiplier, target_epsilon, delta, accountant)
         if arguments.get("epsilon", 0.0) >= 0.01:
             raise ValueError(
                 f"epsilon={arguments['epsilon']} is the small number in the divisor of keras.optimizers."
@@ -56,6 +62,9 @@ class NamedOptimizer(PrivateOptimizer):
         super().__init__(
             self.inner_class(**arguments),
             GaussianMechanism(l2_norm_clip, noise_multiplier),
+            target_epsilon=target_epsilon,
+            delta=delta,
+            accountant=accountant,
             max_physical_batch=max_physical_batch,
             noise_seed=noise_seed,
             private_logs=private_logs,
@@ -66,7 +75,7 @@ class NamedOptimizer(PrivateOptimizer):
         inner = self.inner_optimizer.get_config()
         for own in ("name", "gradient_accumulation_steps", "loss_scale_factor"):
             inner.pop(own, None)
-        return {**inner, **self.mechanism.get_config(), **self._private_config()}
+        return {**inner, **self._configured_mechanism().get_config(), **self._private_config()}
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
@@ -120,20 +129,3 @@ class NoisyAdagrad(NamedOptimizer):
 
     inner_class = keras.optimizers.Adagrad
     default_name = "noisy_adagrad"
-
-
-def check_privacy(noise_multiplier, target_epsilon, delta) -> None:
-    """Exactly one of noise_multiplier and target_epsilon, and delta where it is needed."""
-    if (noise_multiplier is None) == (target_epsilon is None):
-        given = "neither" if noise_multiplier is None else "both"
-        raise ValueError(
-            f"Give exactly one of noise_multiplier= (how much noise) and target_epsilon= with delta= (how much privacy); "
-            f"{given} of the two was given."
-        )
-    if delta is not None and not (isinstance(delta, float) and 0 < delta < 1):
-        raise ValueError(f"delta must lie between 0 and 1, well below 1 / (number of records), not {delta!r}.")
-    if target_epsilon is not None:
-        raise ValueError(
-            "target_epsilon= is not available yet. Give noise_multiplier=, and read what it costs from "
-            "tfdp.accounting.epsilon(model.optimizer.ledger, delta=...)."
-        )

@@ -1,14 +1,13 @@
 """PrivateOptimizer: differential privacy around any Keras optimizer."""
 
-import json
-
 import keras
 import numpy as np
 import tensorflow as tf
 from keras.src.utils import tracking
 
-from tfdp.accounting import Event, Ledger, NotPrivateEvent, Poisson, Sampling
+from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent
 from tfdp.mechanisms import GaussianMechanism, SecretGenerator
+from tfdp.optimizers.book import Book, Past, Untracked
 
 ONLY_FIT = (
     "A private optimizer moves weights only inside model.fit, where lots are drawn, gradients clipped and noised, and "
@@ -34,7 +33,13 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
 
     Args:
         inner_optimizer: any Keras optimizer, or the name of one.
-        mechanism: what makes a private gradient, for example ``tfdp.mechanisms.GaussianMechanism``.
+        mechanism: what makes a private gradient, for example ``tfdp.mechanisms.GaussianMechanism``. With ``target_epsilon``
+            its ``noise_multiplier`` is None: it is found in ``fit``, where sampling and steps are known.
+        target_epsilon: the largest epsilon that training may cost. The first ``fit`` is given as much noise as its steps
+            need, no step is taken past them, and a later ``fit`` that would cost more raises.
+        delta: the delta that ``target_epsilon`` is meant at.
+        accountant: the one that ``target_epsilon`` is meant in. "rdp" is a privacy filter: what it promises holds even if
+            settings of later fits are chosen by looking at the results of earlier ones.
         max_physical_batch: the most examples to run at once; a larger lot is run in parts inside one step. Memory, not
             privacy or result, depends on it.
         noise_seed: makes the noise reproducible, for tests: whoever knows it can subtract the noise, so every step is then
@@ -48,6 +53,9 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         inner_optimizer: keras.optimizers.Optimizer | str,
         mechanism: GaussianMechanism,
         *,
+        target_epsilon: float | None = None,
+        delta: float | None = None,
+        accountant: str = "pld",
         max_physical_batch: int | None = None,
         noise_seed: int | None = None,
         private_logs: bool = False,
@@ -67,16 +75,19 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
                 f"mechanism must be what makes a private gradient, such as tfdp.mechanisms.GaussianMechanism(l2_norm_clip=1.0, "
                 f"noise_multiplier=1.1), not {mechanism!r}."
             )
+        check_privacy(mechanism.noise_multiplier, target_epsilon, delta, accountant)
         super().__init__(learning_rate=0.0, name=name)
         self.inner_optimizer = inner_optimizer
         self.mechanism = mechanism
+        self.delta = delta
+        self.budget = None if target_epsilon is None else Budget(target_epsilon, delta, accountant)
         self.max_physical_batch = max_physical_batch
         self.noise_seed = noise_seed
         self.private_logs = bool(private_logs)
         # An int64 assigned in the same graph as the weights: whatever saves the weights saves how many steps they hold.
         self._steps = self.add_variable((), "zeros", "int64", aggregation="only_first_replica", name="released_steps")
         self._secret = Untracked(SecretGenerator(noise_seed))
-        self._book = Book(self._steps)
+        self.book = Book(self._steps)
         with tf.init_scope():
             self._not_finite = Untracked(tf.Variable(0, dtype=tf.int64, trainable=False))
         self.inner_optimizer.__dict__["apply"] = refuse_apply  # nobody reaches the weights through the inner one
@@ -86,21 +97,18 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
     @property
     def ledger(self) -> Ledger:
         """What was released so far, line by line."""
-        return self._book.read()
+        return self.book.read().ledger
 
-    def open_line(self, event: Event, sampling: Sampling, steps_per_pass: int | None = None) -> None:
-        """From now on every step is one of these."""
+    @property
+    def fits(self) -> tuple[FitRecord, ...]:
+        """The circumstances of the fits that wrote the ledger: budgets, callbacks, what the user declared."""
+        return self.book.read().fits
+
+    def event_of(self, mechanism: GaussianMechanism) -> Event:
+        """What a step with this mechanism, and this optimizer's noise, releases."""
         if self._secret.value.seeded:
-            event = NotPrivateEvent("noise_seed was given: whoever knows the seed can subtract the noise")
-        self._book.open(event, sampling, steps_per_pass)
-
-    def close_line(self) -> None:
-        """Steps that turn up from now on (a checkpoint of another run was restored) are of unknown kind."""
-        self._book.close()
-
-    def adopt_ledger(self, ledger: Ledger, *, own_included: bool) -> None:
-        """Go on from the ledger of a model, which may or may not hold this optimizer's own lines."""
-        self._book.restore(ledger if own_included else Ledger.combined(ledger, self.ledger))
+            return NotPrivateEvent("noise_seed was given: whoever knows the seed can subtract the noise")
+        return mechanism.event()
 
     # The step.
 
@@ -109,8 +117,13 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         return self._secret.value
 
     def release(self, gradients: list[tf.Tensor], variables: list[keras.Variable]) -> None:
-        """Count the step, then let the inner optimizer apply a private gradient. Called by the private step alone."""
+        """Count the step, then let the inner optimizer apply a private gradient. Called by the private step alone.
+
+        In this order: whoever reads both in between (a checkpoint written by another thread) finds no step uncounted.
+        """
         self._steps.assign_add(1)
+        with tf.control_dependencies([self._steps.value]):
+            gradients = [tf.identity(gradient) for gradient in gradients]
         type(self.inner_optimizer).apply(self.inner_optimizer, gradients, variables)
 
     def count_not_finite(self, examples: tf.Tensor) -> None:
@@ -178,24 +191,41 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
 
     def save_own_variables(self, store):
         super().save_own_variables(store)
-        store["ledger"] = np.frombuffer(self.ledger.to_json().encode(), np.uint8)
+        past = self.book.read()
+        store["ledger"] = np.frombuffer(past.ledger.to_json().encode(), np.uint8)
+        store["circumstances"] = np.frombuffer(self.book.circumstances_to_json(past.fits).encode(), np.uint8)
 
     def load_own_variables(self, store):
         stored = {key: store[key] for key in store.keys()}  # noqa: SIM118 (Keras's stores are no mappings)
-        text = stored.pop("ledger", None)
+        texts = {name: stored.pop(name, None) for name in ("ledger", "circumstances")}
         super().load_own_variables(stored)
-        if text is not None:
-            self._book.restore(Ledger.from_json(bytes(np.asarray(text, np.uint8)).decode()))
+        if texts["ledger"] is not None:
+            ledger, fits = Ledger.from_json(_text(texts["ledger"])), ()
+            if texts["circumstances"] is not None:
+                fits = self.book.circumstances_from_json(_text(texts["circumstances"]))
+            self.book.restore(Past(ledger, fits))
 
     def get_config(self):
         return {
             "inner_optimizer": keras.saving.serialize_keras_object(self.inner_optimizer),
-            "mechanism": keras.saving.serialize_keras_object(self.mechanism),
+            "mechanism": keras.saving.serialize_keras_object(self._configured_mechanism()),
             **self._private_config(),
         }
 
+    def _configured_mechanism(self) -> GaussianMechanism:
+        """As it was given: noise that was found for a target is saved with the ledger, it is not part of the settings."""
+        config = self.mechanism.get_config()
+        if self.budget is not None:
+            config["noise_multiplier"] = None
+        return type(self.mechanism).from_config(config)
+
     def _private_config(self):
+        budget = {"target_epsilon": None, "accountant": "pld"}
+        if self.budget is not None:
+            budget = {"target_epsilon": self.budget.target_epsilon, "accountant": self.budget.accountant}
         return {
+            **budget,
+            "delta": self.delta,
             "max_physical_batch": self.max_physical_batch,
             "noise_seed": self.noise_seed,
             "private_logs": self.private_logs,
@@ -211,68 +241,31 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         return cls(**config)
 
 
-class Untracked:
-    """Keeps what must not be saved out of the sight of Keras's and TensorFlow's tracking of attributes."""
-
-    def __init__(self, value):
-        self.value = value
-
-
-class Book(tf.train.experimental.PythonState):
-    """The ledger in the making: closed lines, and one that is open from some step on.
-
-    Being a PythonState, it is written into a ``tf.train.Checkpoint`` of the optimizer and read from it.
-    """
-
-    def __init__(self, steps: keras.Variable):
-        self._steps = Untracked(steps)
-        self._closed = Ledger()
-        self._closed_at = 0
-        self._line: tuple[Event, Sampling, int | None] | None = None
-
-    def steps(self) -> int:
-        return int(self._steps.value.numpy())
-
-    def read(self) -> Ledger:
-        since = self.steps() - self._closed_at
-        if since <= 0:
-            return self._closed
-        if self._line is None:
-            return self._closed.record(*unknown(), since)
-        event, sampling, steps_per_pass = self._line
-        passes = None if steps_per_pass is None else -(-since // steps_per_pass)
-        return self._closed.record(event, sampling, since, passes)
-
-    def open(self, event: Event, sampling: Sampling, steps_per_pass: int | None) -> None:
-        self.close()
-        self._line = (event, sampling, steps_per_pass)
-
-    def close(self) -> None:
-        self._closed, self._closed_at, self._line = self.read(), self.steps(), None
-
-    def restore(self, ledger: Ledger) -> None:
-        """From a file: steps that the weights hold beyond the ledger's are of unknown kind, an infinite line.
-
-        An open line stays open: BackupAndRestore reads its file when fit has begun.
-        """
-        unknown_steps = self.steps() - ledger.steps
-        self._closed = ledger.record(*unknown(), unknown_steps) if unknown_steps > 0 else ledger
-        self._closed_at = self.steps()
-
-    def serialize(self) -> str:
-        ledger, steps = self._closed, self._closed_at
-        with tf.init_scope():
-            if tf.executing_eagerly():  # tf.saved_model.save can't read variables here: it leaves an open line out
-                ledger, steps = self.read(), self.steps()
-        return json.dumps({"ledger": ledger.to_json(), "steps": steps})
-
-    def deserialize(self, text: bytes) -> None:
-        stored = json.loads(text)  # its own count of steps: the variable may be read before or after
-        self._closed, self._closed_at = Ledger.from_json(stored["ledger"]), stored["steps"]
+def check_privacy(noise_multiplier, target_epsilon, delta, accountant) -> None:
+    """Exactly one of noise_multiplier and target_epsilon, and delta where it is needed."""
+    if (noise_multiplier is None) == (target_epsilon is None):
+        given = "neither" if noise_multiplier is None else "both"
+        raise ValueError(
+            f"Give exactly one of noise_multiplier= (how much noise) and target_epsilon= with delta= (how much privacy); "
+            f"{given} of the two was given."
+        )
+    if delta is not None and not (isinstance(delta, float) and 0 < delta < 1):
+        raise ValueError(f"delta must lie between 0 and 1, well below 1 / (number of records), not {delta!r}.")
+    if target_epsilon is None:
+        if accountant != "pld":
+            raise ValueError(
+                "accountant= goes with target_epsilon=. An epsilon of the ledger names its own accountant."
+            )
+        return
+    if delta is None:
+        raise ValueError(
+            f"target_epsilon={target_epsilon!r} needs delta=, well below 1 / (number of records): delta=1e-5, for example."
+        )
+    Budget(target_epsilon, delta, accountant)  # checks the numbers
 
 
-def unknown() -> tuple[Event, Sampling]:
-    return NotPrivateEvent("steps that no line of the ledger describes"), Poisson(1.0, None)
+def _text(stored) -> str:
+    return bytes(np.asarray(stored, np.uint8)).decode()
 
 
 def refuse_apply(*args, **kwargs):

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from tfdp.gradients import Plan, lot_gradients
 from tfdp.gradients.layer_tree import map_tensors
+from tfdp.mechanisms import GaussianMechanism
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 
 
@@ -21,12 +22,20 @@ class PrivateStep:
     def __init__(self, model: keras.Model, optimizer: PrivateOptimizer, plan: Plan, expected_lot_size: float):
         self.model, self.optimizer, self.plan = model, optimizer, plan
         self.expected_lot_size = float(expected_lot_size)
-        # A copy: what the ledger's line says of this fit holds whatever becomes of the optimizer's own meanwhile.
-        self.mechanism = type(optimizer.mechanism).from_config(optimizer.mechanism.get_config())
+        self.mechanism: GaussianMechanism | None = None
         self.jit_compile = bool(model.jit_compile) and not model.run_eagerly
         self._compiled = tf.function(self._core, jit_compile=self.jit_compile or None, autograph=False)
         with tf.init_scope():
             self._open = tf.Variable(False, trainable=False, name="fit_is_running")
+
+    def freeze(self) -> bool:
+        """From now on the optimizer's mechanism as it is now. Returns whether that is another one than before.
+
+        A copy: what the ledger's line says of this fit holds whatever becomes of the optimizer's own meanwhile.
+        """
+        own, before = self.optimizer.mechanism, self.mechanism
+        self.mechanism = type(own).from_config(own.get_config())
+        return before is not None and before.get_config() != self.mechanism.get_config()
 
     def open(self) -> None:
         self._open.assign(True)
@@ -42,9 +51,11 @@ class PrivateStep:
         if not _is_lot(data):
             raise RuntimeError(ONLY_FIT)
         with tf.control_dependencies([tf.debugging.Assert(self._open, [ONLY_FIT])]):  # before anything moves
-            return self._take(*data)
+            # Ending fit takes Keras a step or more, steps_per_execution of them: past the limit the step itself refuses.
+            tf.cond(optimizer.book.may_step(), lambda: self._take(*data), lambda: None)
+            return model.get_metrics_result()
 
-    def _take(self, record, present) -> dict:
+    def _take(self, record, present) -> None:
         model, optimizer = self.model, self.optimizer
         sums, not_finite = self._sums(record, present)
         gradients = self.mechanism.privatise(sums, self.expected_lot_size, optimizer.generator)
@@ -53,7 +64,6 @@ class PrivateStep:
         optimizer.release([tf.cast(g, v.dtype) for g, v in zip(gradients, variables, strict=True)], variables)
         if not optimizer.private_logs:
             optimizer.count_not_finite(not_finite)
-        return model.get_metrics_result()
 
     def _sums(self, record, present) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Clipped gradients of the lot, summed, physical batch by physical batch."""

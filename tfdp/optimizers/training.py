@@ -1,5 +1,6 @@
 """Private training of one model: what ``fit`` does differently, and the private step."""
 
+import math
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +13,12 @@ from tfdp.data import DeclaredDataset, PoissonBatches
 from tfdp.gradients import prove
 from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensors
 from tfdp.gradients.state import no_state_assigned, refuse_stateful
+from tfdp.optimizers.book import OpenLine
 from tfdp.optimizers.fit_arguments import lots_of_fit
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
+from tfdp.optimizers.run import Opening, Run
 from tfdp.optimizers.step import PrivateStep
+from tfdp.optimizers.watchers import watchers_of
 
 
 class PrivateTraining:
@@ -25,6 +29,7 @@ class PrivateTraining:
         self.optimizer = optimizer
         self._step: PrivateStep | None = None
         self._about: list = []
+        self.run: Run | None = None  # while fit runs
 
     @property
     def model(self) -> keras.Model:
@@ -38,29 +43,63 @@ class PrivateTraining:
         return self._step(data)
 
     def fit(self, original: Callable, arguments: dict, public_size: int | None) -> Any:
-        """Draw the lots, prove the engine, open a line in the ledger, and let Keras run the epochs."""
+        """Draw the lots, prove the engine, plan the run, and let Keras run the epochs."""
         model, optimizer = self.model, self.optimizer
         self._check(model)
         lots, arguments = lots_of_fit(arguments, public_size)
         self._build(model, lots)
-        steps_per_pass = lots.steps_per_pass if isinstance(lots, DeclaredDataset) else None
         optimizer.generator.reseed_after_fork()
-        about = _about(model, optimizer, lots)
+        about = _about(model, lots)
         if self._step is None or model.run_eagerly or not _same(self._about, about):
             # Whatever is traced anew is proved anew: an attribute of the model may have changed what its call does.
             plan = prove(model, lots.record_spec, lots.head(8))
             self._step, self._about = PrivateStep(model, optimizer, plan, lots.batch_size), about
             model.train_function = None
-        optimizer.open_line(_event(lots, self._step), lots.sampling, steps_per_pass)
+        arguments["callbacks"] = callbacks = _with_ours_first(arguments["callbacks"], self._opening())
+        self.run = self._planned_run(lots, arguments)
         arguments |= _stream(lots, arguments["steps_per_epoch"], self._step.jit_compile)
-        self._step.open()
         try:
             # XLA compiles the step's core, see PrivateStep; around it shapes change with every lot.
             with instance_attribute(model, "_jit_compile", False):
                 return original(**arguments)
         finally:
             self._step.close()
-            optimizer.close_line()
+            optimizer.book.close()
+            self.run = None
+            if isinstance(callbacks, keras.callbacks.CallbackList):  # the caller's own, for the next fit as well
+                callbacks.callbacks[:] = [c for c in callbacks.callbacks if not isinstance(c, Opening)]
+
+    def _planned_run(self, lots: PoissonBatches | DeclaredDataset, arguments: dict) -> Run:
+        declared = isinstance(lots, DeclaredDataset)
+        line = OpenLine(
+            event=NotPrivateEvent("not settled yet"),
+            sampling=lots.sampling,
+            planned=0,
+            weights=sum(math.prod(v.shape) for v in self.model.trainable_variables),
+            steps_per_pass=lots.steps_per_pass if declared else None,
+            unchecked=lots.unchecked if declared else (),
+            watchers=watchers_of(_listed(arguments["callbacks"])),
+        )
+
+        def freeze() -> Event:
+            if self._step.freeze():
+                self.model.train_function = None
+                self.model.make_train_function()
+            if lots.seeded:
+                return NotPrivateEvent("a sampling_seed was given: whoever knows the seed knows the lots")
+            return self.optimizer.event_of(self._step.mechanism)
+
+        return Run(self.optimizer, line, freeze, arguments["steps_per_epoch"], arguments["epochs"])
+
+    def _opening(self) -> Opening:
+        opening = Opening(self._begin_epoch)
+        opening.set_model(self.model)  # Keras does not, where the caller made the CallbackList
+        return opening
+
+    def _begin_epoch(self, epoch: int) -> Run:
+        self.run.settle(epoch)
+        self._step.open()
+        return self.run
 
     def _check(self, model: keras.Model) -> None:
         if model.optimizer is not self.optimizer:
@@ -105,12 +144,12 @@ class PrivateTraining:
         self.optimizer.build(model.trainable_variables)
 
 
-def _about(model: keras.Model, optimizer: PrivateOptimizer, lots: PoissonBatches | DeclaredDataset) -> list:
-    """All that a traced step depends on."""
+def _about(model: keras.Model, lots: PoissonBatches | DeclaredDataset) -> list:
+    """All that a traced step depends on, but for the mechanism (``PrivateStep.freeze``)."""
     compiled = model._compile_loss
     loss = keras.tree.flatten((compiled._user_loss, compiled._user_loss_weights)) if compiled else []
     layers = all_layers(model)
-    settings = [str(lots.record_spec), lots.batch_size, str(optimizer.mechanism.get_config()), bool(model.jit_compile)]
+    settings = [str(lots.record_spec), lots.batch_size, bool(model.jit_compile)]
     settings += [(layer.trainable, layer.compute_dtype) for layer in layers]
     return [*settings, *layers, *model.variables, *loss]
 
@@ -123,10 +162,19 @@ def _same(one: list, other: list) -> bool:
     )
 
 
-def _event(lots: PoissonBatches | DeclaredDataset, step: PrivateStep) -> Event:
-    if lots.seeded:
-        return NotPrivateEvent("a sampling_seed was given: whoever knows the seed knows the lots")
-    return step.mechanism.event()
+def _with_ours_first(callbacks: Any, opening: Opening) -> Any:
+    """What epsilon is, our callbacks write into the logs: all others, which come after them, see it."""
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        listed = callbacks.callbacks
+    else:
+        listed = callbacks = [c for c in keras.tree.flatten(callbacks) if c is not None]
+    listed.sort(key=lambda callback: type(callback).__module__.split(".")[0] != "tfdp")
+    listed.insert(0, opening)
+    return callbacks
+
+
+def _listed(callbacks: Any) -> list[keras.callbacks.Callback]:
+    return callbacks.callbacks if isinstance(callbacks, keras.callbacks.CallbackList) else callbacks
 
 
 def _stream(lots: PoissonBatches | DeclaredDataset, steps_per_epoch: int, bucketed: bool) -> dict:

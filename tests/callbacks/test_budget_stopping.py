@@ -1,0 +1,282 @@
+"""Training ends exactly at the budget: the last step fits, one more does not, by dp-accounting's own count."""
+
+import csv
+import itertools
+
+import dp_accounting
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
+
+import tfdp
+from tests.optimizers import tiny
+from tfdp.accounting import FullBatch, GaussianEvent
+from tfdp.callbacks import BudgetStopping
+
+SIZE = 1000
+X = np.random.default_rng(3).standard_normal((SIZE, 3)).astype("float32")
+Y = np.random.default_rng(4).standard_normal((SIZE, 1)).astype("float32")
+
+
+def model_with(noise_multiplier=2.0, **arguments) -> keras.Model:
+    optimizer = tfdp.NoisySGD(0.1, l2_norm_clip=1.0, noise_multiplier=noise_multiplier)
+    return tiny.private(optimizer, **arguments)
+
+
+def fit(model, *callbacks, epochs=50, batch_size=50, **arguments) -> keras.callbacks.History:
+    return model.fit(X, Y, batch_size=batch_size, epochs=epochs, verbose=0, callbacks=list(callbacks), **arguments)
+
+
+def spent(*lines, delta=1e-5, accountant=PLDAccountant) -> float:
+    """Of (rate, noise, steps), by dp-accounting driven directly."""
+    counted = accountant()
+    for rate, noise, steps in lines:
+        if steps:
+            gaussian = dp_accounting.GaussianDpEvent(noise)
+            event = gaussian if rate == 1 else dp_accounting.PoissonSampledDpEvent(rate, gaussian)
+            counted.compose(event, steps)
+    return counted.get_epsilon(delta)
+
+
+SETTINGS = {
+    "ends in the middle of an epoch": (2.0, 50, 1.0),
+    "ends in the first epoch": (2.0, 50, 0.4),
+    "small lots": (1.0, 5, 1.0),
+    "every record in every lot": (30.0, SIZE, 0.5),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_last_step_fits_and_one_more_does_not(name):
+    noise, batch_size, target = SETTINGS[name]
+    model = model_with(noise)
+    fit(model, BudgetStopping(target, 1e-5), batch_size=batch_size, epochs=200 if batch_size == SIZE else 50)
+    steps = model.optimizer.ledger.steps
+    assert spent((batch_size / SIZE, noise, steps)) <= target < spent((batch_size / SIZE, noise, steps + 1))
+
+
+@pytest.mark.parametrize("accountant", ["rdp", "moments", "gdp"])
+def test_another_accountant_counts_by_its_own_epsilon(accountant):
+    model = model_with()
+    history = fit(model, BudgetStopping(1.0, 1e-5, accountant))
+    ledger, line = model.optimizer.ledger, model.optimizer.ledger.lines[0]
+    one_more = ledger.record(line.event, line.sampling, 1)
+    within = tfdp.accounting.epsilon(ledger, delta=1e-5, accountant=accountant)
+    assert within <= 1.0 < tfdp.accounting.epsilon(one_more, delta=1e-5, accountant=accountant)
+    assert history.history["epsilon"][-1] == pytest.approx(within, rel=1e-9)
+
+
+EXECUTION = {
+    "step by step": {},
+    "four steps at once": {"steps_per_execution": 4},
+    "seven steps at once": {"steps_per_execution": 7},
+    "more steps at once than an epoch has": {"steps_per_execution": 64},
+    "XLA": {"jit_compile": True},
+    "eager": {"run_eagerly": True},
+}
+
+
+@pytest.mark.parametrize("name", EXECUTION)
+def test_however_steps_are_run_weights_move_so_often_and_no_more(name):
+    model = model_with(**EXECUTION[name])
+    fit(model, BudgetStopping(1.0, 1e-5))
+    assert int(model.optimizer.iterations) == model.optimizer.ledger.steps == 82
+
+
+def test_eighty_two_steps_are_right_in_the_tests_here():
+    assert spent((0.05, 2.0, 82)) <= 1.0 < spent((0.05, 2.0, 83))
+
+
+class NeverStops(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        self.model.stop_training = False
+
+
+def test_a_callback_that_trains_on_gets_nothing_out_of_it():
+    model = model_with()
+    seen = []
+    watch = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(model.get_weights()))
+    fit(model, BudgetStopping(0.9, 1e-5), NeverStops(), watch, epochs=8)
+    assert model.optimizer.ledger.steps == int(model.optimizer.iterations) == 66
+    for later in seen[4:]:
+        tiny.assert_weights(model, later, rtol=0)
+
+
+def test_a_spent_budget_means_no_step_at_all():
+    model = model_with()
+    fit(model, BudgetStopping(1.0, 1e-5))
+    with tiny.nothing_moves(model):
+        history = fit(model, BudgetStopping(1.0, 1e-5), epochs=3)
+    assert len(history.epoch) == 1
+    assert np.isnan(history.history["loss"]).all()
+    assert history.history["epsilon"] == [pytest.approx(spent((0.05, 2.0, 82)), rel=1e-6)]
+
+
+def test_a_budget_that_does_not_bind_changes_nothing(capsys):
+    model = model_with()
+    stop = BudgetStopping(100.0, 1e-5)
+    history = fit(model, stop, epochs=2)
+    assert len(history.epoch) == 2
+    assert model.optimizer.ledger.steps == 40
+    assert stop.stopped_because is None
+    assert capsys.readouterr().out == ""
+
+
+def test_what_was_spent_before_with_other_settings_counts():
+    model = model_with(noise_multiplier=3.0)
+    fit(model, epochs=1, batch_size=100)
+    model.optimizer.mechanism.noise_multiplier = 2.0
+    fit(model, epochs=1, batch_size=20)
+    fit(model, BudgetStopping(1.0, 1e-5), batch_size=50)
+    before = [(0.1, 3.0, 10), (0.02, 2.0, 50)]
+    steps = model.optimizer.ledger.lines[2].steps
+    assert spent(*before, (0.05, 2.0, steps)) <= 1.0 < spent(*before, (0.05, 2.0, steps + 1))
+
+
+def test_of_two_budgets_the_one_that_is_spent_first_ends_training():
+    model = model_with()
+    wide, narrow = BudgetStopping(1.0, 1e-5, verbose=0), BudgetStopping(0.9, 1e-5, verbose=0)
+    fit(model, wide, narrow)
+    assert model.optimizer.ledger.steps == 66
+    assert wide.stopped_because is None
+    assert "epsilon 0.9" in narrow.stopped_because
+
+
+def test_a_pass_of_a_declared_dataset_is_paid_for_as_a_whole():
+    dataset = tf.data.Dataset.from_tensor_slices((X, Y)).batch(100).repeat()
+    declared = tfdp.data.declare_sampling(dataset, "shuffled", size=SIZE, batch_size=100)
+    model = model_with(10.0)
+    model.fit(declared, steps_per_epoch=7, epochs=50, verbose=0, callbacks=[BudgetStopping(1.0, 1e-5)])
+    passes = next(n for n in itertools.count() if spent((1, 10.0, n + 1)) > 1.0)
+    assert passes > 2
+    assert model.optimizer.ledger.steps == passes * 10
+
+
+def test_every_callback_sees_epsilon_wherever_it_stands(tmp_path):
+    model = model_with()
+    logger, stop = keras.callbacks.CSVLogger(tmp_path / "log.csv"), BudgetStopping(0.7, 1e-5)
+    history = fit(model, logger, stop)
+    written = [float(row["epsilon"]) for row in csv.DictReader((tmp_path / "log.csv").open())]
+    steps = [20, model.optimizer.ledger.steps]
+    np.testing.assert_allclose(written, [spent((0.05, 2.0, n)) for n in steps], rtol=1e-6)
+    assert history.history["epsilon"] == written
+
+
+def test_callbacks_in_a_list_of_keras_stay_as_they_were():
+    model = model_with()
+    stop = BudgetStopping(0.7, 1e-5)
+    callbacks = keras.callbacks.CallbackList([keras.callbacks.TerminateOnNaN(), stop], add_history=True, model=model)
+    before = set(callbacks.callbacks)
+    model.fit(X, Y, batch_size=50, epochs=20, verbose=0, callbacks=callbacks)
+    steps = model.optimizer.ledger.steps
+    assert spent((0.05, 2.0, steps)) <= 0.7 < spent((0.05, 2.0, steps + 1))
+    assert set(callbacks.callbacks) == before
+
+
+def test_it_says_in_one_line_why_it_stopped(capsys):
+    model = model_with()
+    stop = BudgetStopping(1.0, 1e-5)
+    fit(model, stop)
+    said = "ended after 82 of 1000 planned steps: one more would cost more than epsilon 1 at delta 1e-05, pld."
+    assert stop.stopped_because == said
+    assert capsys.readouterr().out == f"BudgetStopping: {said}\n"
+    fit(model, BudgetStopping(0.5, 1e-5, verbose=0))
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "reason"),
+    [(tiny.noiseless, "noise_multiplier is 0"), (lambda: tiny.noisy(noise_seed=1), "noise_seed was given")],
+)
+def test_without_secret_noise_no_step_keeps_to_a_budget(optimizer, reason):
+    model, stop = tiny.private(optimizer()), BudgetStopping(8.0, 1e-5)
+    with tiny.nothing_moves(model):
+        tiny.train(model, callbacks=[stop])
+    assert reason in stop.stopped_because
+
+
+class Rewinds(keras.callbacks.Callback):
+    """Goes back to a checkpoint in the middle of fit."""
+
+    def __init__(self, path, *, at_epoch, at_batch=None):
+        super().__init__()
+        self.path, self.at_epoch, self.at_batch, self.epoch = path, at_epoch, at_batch, 0
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.epoch = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        if (self.epoch, batch) == (self.at_epoch, self.at_batch):
+            self.model.load_weights(self.path)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if (epoch, None) == (self.at_epoch, self.at_batch):
+            self.model.load_weights(self.path)
+
+
+@pytest.mark.parametrize("at_batch", [None, 3])
+def test_a_checkpoint_restored_in_the_middle_brings_its_ledger_under_the_budget(tmp_path, at_batch):
+    """It comes from a run that spent most of the budget: what is left is counted anew."""
+    costly = model_with(1.5)
+    fit(costly, epochs=1)
+    costly.save_weights(tmp_path / "costly.weights.h5")
+    model = model_with(2.0)
+    fit(model, BudgetStopping(1.0, 1e-5), Rewinds(tmp_path / "costly.weights.h5", at_epoch=1, at_batch=at_batch))
+    first, second = model.optimizer.ledger.lines
+    assert (first.event, first.steps) == (GaussianEvent(1.5), 20)
+    assert spent((0.05, 1.5, 20), (0.05, 2.0, second.steps)) <= 1.0
+    assert spent((0.05, 1.5, 20), (0.05, 2.0, second.steps + 1)) > 1.0
+
+
+def test_a_renyi_budget_keeps_its_order_whatever_changes():
+    model = model_with(2.0)
+    stop = lambda: BudgetStopping(2.0, 1e-5, "rdp")  # noqa: E731
+    fit(model, stop(), epochs=2)
+    model.optimizer.mechanism.noise_multiplier = 6.0
+    fit(model, stop(), batch_size=400, epochs=200)
+    (record,) = model.optimizer.fits
+    (budget,) = record.budgets
+    assert record.fits == 2
+    slow, fast = (line.steps for line in model.optimizer.ledger)
+    counted = lambda more: spent((0.05, 2.0, slow), (0.4, 6.0, more), accountant=lambda: RdpAccountant([budget.order]))  # noqa: E731
+    assert counted(fast) <= 2.0 < counted(fast + 1)
+
+
+def test_an_ordinary_model_has_no_budget():
+    model = tiny.linear()
+    model.compile(optimizer="sgd", loss="mse")
+    before = model.get_weights()
+    with pytest.raises(ValueError, match="compiled with a private optimizer"):
+        fit(model, BudgetStopping(1.0, 1e-5))
+    tiny.assert_weights(model, before, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0.0, 1e-5), "target_epsilon must be positive"),
+        ((float("nan"), 1e-5), "target_epsilon must be a finite number"),
+        ((1.0, 0.0), "delta must lie strictly between 0 and 1"),
+        ((1.0, 1e-5, "zcdp"), "accountant must be one of"),
+    ],
+)
+def test_wrong_arguments(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        BudgetStopping(*arguments)
+
+
+def test_no_epoch_no_step():
+    model = model_with()
+    fit(model, BudgetStopping(1.0, 1e-5), epochs=3, initial_epoch=3)
+    assert model.optimizer.ledger.steps == 0
+
+
+def test_a_full_batch_is_priced_without_sampling():
+    model = model_with(30.0)
+    fit(model, BudgetStopping(0.2, 1e-5), batch_size=SIZE, epochs=100)
+    (line,) = model.optimizer.ledger
+    assert line.sampling == FullBatch(SIZE)
+    assert spent((1, 30.0, line.steps)) <= 0.2 < spent((1, 30.0, line.steps + 1))

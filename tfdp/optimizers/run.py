@@ -1,0 +1,122 @@
+"""One call of fit: what is planned, within which budgets, and when that is settled."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+
+import keras
+
+from tfdp.accounting import Budget, Event
+from tfdp.optimizers.book import Calibration, OpenLine
+from tfdp.optimizers.private_optimizer import PrivateOptimizer
+
+
+class Run:
+    """Opens the ledger's line, finds the noise for a target and sets the limit of steps, before the first step.
+
+    That is at the beginning of the first epoch that runs and not earlier: BackupAndRestore brings back weights, ledger and
+    noise after fit has begun. Whenever a checkpoint is restored in the middle of fit, the step refuses (``Book.restore``)
+    until the next epoch begins, and everything is settled anew.
+    """
+
+    def __init__(
+        self,
+        optimizer: PrivateOptimizer,
+        line: OpenLine,
+        freeze: Callable[[], Event],
+        steps_per_epoch: int,
+        epochs: int,
+    ):
+        self.optimizer, self.book = optimizer, optimizer.book
+        self._template, self._freeze = line, freeze
+        self._steps_per_epoch, self._epochs = steps_per_epoch, epochs
+        self._restored_before = self._settled_at = self.book.times_restored
+        self.settled = False
+        self.event: Event = line.event
+        self._kept: dict[Budget, int] = {}
+        self.began_at = self.epoch_began_at = self.planned_end = self.limit = self.book.steps
+
+    def settle(self, epoch: int) -> None:
+        """Called as each epoch begins.
+
+        Raises:
+            ValueError: the steps that are left would cost more than the optimizer's target.
+        """
+        self.epoch_began_at = self.book.steps
+        if self.settled and self._settled_at == self.book.times_restored:
+            return
+        self.settled, self._settled_at = True, self.book.times_restored
+        planned = (self._epochs - epoch) * self._steps_per_epoch
+        self._kept = {}
+        self.began_at, self.planned_end, self.limit = (
+            self.book.steps,
+            self.book.steps + planned,
+            self.book.steps + planned,
+        )
+        budget = self.optimizer.budget
+        if budget is not None:
+            self._find_noise(budget, planned)
+        self.event = self._freeze()
+        self.book.open(dataclasses.replace(self._template, event=self.event, planned=planned))
+        if budget is not None:
+            self._hold_to(budget, planned)
+
+    def keep_within(self, budget: Budget) -> int:
+        """No step past the budget. Returns the count of released steps at which it ends."""
+        if budget not in self._kept:
+            self._kept[budget] = self.book.steps + self.book.keep_within(budget)
+            self.limit = self.book.limit
+        return self._kept[budget]
+
+    @property
+    def is_cut_short(self) -> bool:
+        return self.limit < self.planned_end
+
+    def _find_noise(self, budget: Budget, planned: int) -> None:
+        """Once; from the first step with it on it is the same noise, in this process or in another."""
+        mechanism, book = self.optimizer.mechanism, self.book
+        if book.calibration is None or book.calibration.began_at == book.steps:
+            mechanism.calibrate(budget, self._template.sampling, planned, spent=book.read().ledger)
+            book.calibration = Calibration(mechanism.noise_multiplier, book.steps, book.steps + planned)
+        else:
+            mechanism.noise_multiplier = book.calibration.noise_multiplier
+
+    def _hold_to(self, budget: Budget, planned: int) -> None:
+        book = self.book
+        more = self.keep_within(budget) - book.steps
+        if book.times_restored > self._restored_before:
+            # An epoch that was broken off is run again from its start: steps beyond the plan are not taken.
+            book.limit = self.limit = min(book.limit, max(book.calibration.last_step, book.steps))
+        elif more < planned:
+            book.limit = book.steps
+            raise ValueError(
+                f"This fit plans {planned} steps, of which {more} keep to target_epsilon={budget.target_epsilon:g} at delta="
+                f"{budget.delta:g} ({budget.accountant}) after what was spent already, with the noise that the first fit was "
+                f"given ({book.calibration.noise_multiplier:.4g}). Plan fewer epochs or steps_per_epoch, or compile with a "
+                "new optimizer that has a larger target_epsilon; the model keeps its ledger."
+            )
+
+
+class Opening(keras.callbacks.Callback):
+    """Comes before all other callbacks, so that they see a run whose limits are settled, and ends one that reached them."""
+
+    async_safe = True
+
+    def __init__(self, begin_epoch: Callable[[int], Run]):
+        super().__init__()
+        self._begin_epoch = begin_epoch
+        self._run: Run | None = None
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._run = self._begin_epoch(epoch)
+
+    def on_train_batch_end(self, batch, logs=None):
+        run = self._run
+        # The variable is read only where the end is near: reading it waits for the step.
+        if run.is_cut_short and run.epoch_began_at + batch + 1 >= run.limit and run.book.steps >= run.limit:
+            self.model.stop_training = True
+
+    def on_epoch_end(self, epoch, logs=None):
+        if logs and self._run.book.steps == self._run.epoch_began_at:
+            # Keras's metrics say 0 of what they never saw.
+            logs.update({name: math.nan for name in logs if not name.startswith("val_")})

@@ -1,0 +1,200 @@
+"""Which claims a training run gives: the rules, each with the argument it stands on.
+
+1. Kinds of steps. The accountants compose steps whose settings are fixed beforehand, or chosen without looking at the
+   records or at results. Steps of one kind (one line of the ledger) leave no setting to choose. With several kinds the
+   composition is proven only on the caller's word, or through a filter (2.).
+2. A filter. Every step was refused unless it kept to a limit that was fixed before the first one, at one Renyi order:
+   proven whatever was chosen by looking at earlier releases (``tfdp.accounting.Budget``).
+3. Callbacks on training metrics. These are computed from the records without noise. What acts on them brings something
+   of the records into the run that no step paid for: neither 1. nor 2. is proven any more.
+4. Callbacks on validation metrics compute with released weights and other records. What they choose among the weights is
+   post-processing. Where they stop, the number of steps was chosen by looking at releases: ``Facts.priced``.
+5. Noise without the last of its tails: delta is priced smaller by ``tfdp.mechanisms.finite_support_delta``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from tfdp.accounting import (
+    Budget,
+    FixedSize,
+    Ledger,
+    Relation,
+    Report,
+    Status,
+    mutual_information_bound,
+    report,
+)
+from tfdp.report.facts import Facts
+
+MEMBERSHIP = "a record's membership in the training of the model"
+INFORMATION = "what all releases together say about the records (mutual information)"
+
+# So much of a filter's delta is set apart for the tails (5.). It is a constant, because the run's own price is learnt
+# from the releases: a run that would pay more counts as stopped by it, and gets no proven claim.
+_SHARE_OF_TAILS = 1e-4
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+    """What is protected, how well, and how sure that is.
+
+    Attributes:
+        protects: what an attacker can't tell well.
+        neighbours: the relation between the two data sets that can't be told apart; None if the claim is not of this kind.
+        epsilon: infinite if there is no bound.
+        delta: None if the claim holds at any.
+        mu: of Gaussian differential privacy.
+        status: how sure the claim is.
+        how: by which method it was found.
+        reasons: why the status is not better, and what to do about it; or on whose word it stands.
+    """
+
+    protects: str
+    neighbours: Relation | None
+    epsilon: float
+    delta: float | None
+    mu: float | None
+    status: Status
+    how: str
+    reasons: tuple[str, ...] = ()
+
+
+def claims_of(facts: Facts, delta: float | None, settings_fixed_beforehand: bool) -> tuple[Claim, ...]:
+    """All claims, the main one first. `delta` is None only where no claim depends on it."""
+    ledger = facts.ledger
+    if not ledger.steps and not facts.private_optimizer:
+        reason = (
+            "The model was not trained with a private optimizer of tfdp: no gradient was clipped, no noise was added."
+        )
+        return (_no_claim(facts, delta, (reason,)),)
+    if not ledger.steps:
+        return (Claim(MEMBERSHIP, ledger.relation, 0.0, delta, None, Status.PROVEN, "nothing was released"),)
+    if facts.not_private:
+        return (_no_claim(facts, delta, facts.not_private),)
+    return _Claims(facts, delta, settings_fixed_beforehand).all()
+
+
+def _no_claim(facts: Facts, delta: float | None, reasons: tuple[str, ...]) -> Claim:
+    relation = facts.ledger.relation
+    return Claim(MEMBERSHIP, relation, math.inf, delta, None, Status.NONE, "no bound is known", reasons)
+
+
+class _Claims:
+    """Of a run in which every step was noised."""
+
+    def __init__(self, facts: Facts, delta: float, settings_fixed_beforehand: bool):
+        self.facts, self.delta = facts, delta
+        self.tails = facts.price_of_tails(facts.priced)
+        self.watched = _watched(facts)
+        self.chosen, self.attested = _chosen(facts.priced, settings_fixed_beforehand)
+
+    def all(self) -> tuple[Claim, ...]:
+        priced = [claim for claim in map(self._accounted, ("pld", "rdp", "gdp")) if claim is not None]
+        if not priced or math.isinf(priced[0].epsilon):
+            reason = "The noise is too small for any finite bound." if priced else "No accountant can price this run."
+            return (_no_claim(self.facts, self.delta, (reason,)),)
+        main, *others = priced
+        filters = [self._filtered(budget) for budget in _filters(self.facts)]
+        return (main, *filters, *others, _information(main))
+
+    def _delta_left(self) -> float:
+        return self.delta - self.tails if self.tails < self.delta else self.delta
+
+    def _accounted(self, accountant: str) -> Claim | None:
+        """What the accountant says of the whole ledger; None if it can't price it."""
+        try:
+            found = report(self.facts.priced, delta=self._delta_left(), accountant=accountant)
+        except ValueError:
+            return None
+        doubts = self.chosen + self.watched + _unproven_tails(self.facts.priced, self.tails, self.delta)
+        if found.status is not Status.PROVEN:
+            doubts = ("The central limit theorem is no bound: the true epsilon can be larger.", *doubts)
+        status = Status.APPROXIMATE if doubts else Status.PROVEN
+        relation = self.facts.ledger.relation
+        how, reasons = self._how(found), doubts + self.attested
+        return Claim(MEMBERSHIP, relation, found.epsilon, self.delta, found.mu, status, how, reasons)
+
+    def _how(self, found: Report) -> str:
+        parts = [f"{found.accountant}: {found.how}"]
+        planned, taken = self.facts.priced.steps, self.facts.ledger.steps
+        if planned > taken:
+            parts.append(f"priced at the {planned:,} steps that were planned, {taken:,} of which were taken")
+        if 0 < self.tails < self.delta:
+            parts.append(f"{self.tails:.2g} of delta pays for the noise's missing tails")
+        return "; ".join(parts)
+
+    def _filtered(self, budget: Budget) -> Claim:
+        """At order a, the filter's bound r converts to the target at delta. With the tails' share s it converts to
+
+        r + log(1 - 1 / a) - (log((1 - s) delta) + log a) / (a - 1) = target - log(1 - s) / (a - 1).
+        """
+        tails = self.facts.price_of_tails(self.facts.ledger)
+        epsilon = budget.target_epsilon - math.log1p(-_SHARE_OF_TAILS) / (budget.order - 1)
+        doubts = self.watched + _unproven_tails(self.facts.ledger, tails, _SHARE_OF_TAILS * budget.delta)
+        status = Status.APPROXIMATE if doubts else Status.PROVEN
+        how = (
+            f"filter: each step was held to target_epsilon={budget.target_epsilon:g} at Renyi order {budget.order:g}, fixed "
+            "before the first one, so this holds whatever was chosen by looking at earlier releases; a ten-thousandth of "
+            "delta pays for the noise's missing tails"
+        )
+        relation = self.facts.ledger.relation
+        return Claim(MEMBERSHIP, relation, epsilon, budget.delta, None, status, how, doubts)
+
+
+def _unproven_tails(ledger: Ledger, price: float, allowed: float) -> tuple[str, ...]:
+    if any(isinstance(line.sampling, FixedSize) for line in ledger):
+        return ("What noise without the last of its tails costs is not derived for lots of a fixed size.",)
+    if price < allowed:
+        return ()
+    return (
+        f"The noise ends at 10.2 standard deviations, which costs {price:.2g} of delta, more than there is. Use more noise, "
+        "fewer steps or a larger delta.",
+    )
+
+
+def _watched(facts: Facts) -> tuple[str, ...]:
+    """Rule 3. What a callback of unknown action did is not known either: it is listed, not judged."""
+    acted = {
+        (watcher.callback, watcher.action, watcher.metric)
+        for record in facts.fits
+        for watcher in record.watchers
+        if watcher.saw_training_records and watcher.action != "unknown"
+    }
+    return tuple(
+        f"{callback} {action} by {metric or 'a metric that is not known'}, which is computed from training records without "
+        "noise. Watch a metric of validation records, such as monitor='val_loss', or leave the callback out."
+        for callback, action, metric in sorted(acted, key=str)
+    )
+
+
+def _chosen(ledger: Ledger, settings_fixed_beforehand: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Rule 1: (doubts, what stands on the caller's word)."""
+    kinds = sum(line.steps > 0 for line in ledger)
+    if kinds < 2:
+        return (), ()
+    if settings_fixed_beforehand:
+        said = f"the settings of all {kinds} kinds of steps were fixed beforehand, or chosen without looking"
+        return (), (f"Declared by the caller: {said} at the records or at results.",)
+    return (
+        f"Settings changed between fits: there are {kinds} kinds of steps. This is proven only if they were fixed beforehand "
+        "or chosen without looking at the records or at results: if so, say settings_fixed_beforehand=True. If not, train "
+        'with target_epsilon= and accountant="rdp", a limit that holds whatever is chosen on the way.',
+    ), ()
+
+
+def _filters(facts: Facts) -> list[Budget]:
+    """Rule 2: the budgets with a fixed order that every step of the ledger had to keep to."""
+    if not facts.fits or sum(record.steps for record in facts.fits) != facts.ledger.steps:
+        return []
+    kept_by_all = [b for b in facts.fits[0].budgets if all(b in record.budgets for record in facts.fits)]
+    return [b for b in kept_by_all if b.order is not None and b.epsilon(facts.ledger) <= b.target_epsilon]
+
+
+def _information(main: Claim) -> Claim:
+    nats = mutual_information_bound(main.epsilon)
+    how = f"at most {nats:.4g} nats: theorem 2 of Xiang et al. 2021, with the epsilon of the first claim"
+    reason = "The theorem needs a delta of 0 for every two data sets, and Gaussian noise has no finite epsilon at that."
+    return Claim(INFORMATION, None, main.epsilon, 0.0, None, Status.AS_PUBLISHED, how, (reason,))

@@ -1,0 +1,105 @@
+"""What is known of a model's training, as plain data: all that claims are made from."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+import keras
+
+from tfdp.accounting import Event, FitRecord, GaussianEvent, Ledger, NotPrivateEvent
+from tfdp.mechanisms import finite_support_delta
+from tfdp.optimizers import PrivateOptimizer, hook
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """The training of one model.
+
+    Attributes:
+        ledger: what was released.
+        fits: the circumstances of the fits that wrote the ledger.
+        model_weights: how many numbers the model holds.
+        delta: the one that the optimizer was given.
+        private_optimizer: whether one is compiled in.
+        counts_not_finite: whether the optimizer counts examples whose gradients were not finite.
+    """
+
+    ledger: Ledger
+    fits: tuple[FitRecord, ...] = ()
+    model_weights: int = 0
+    delta: float | None = None
+    private_optimizer: bool = True
+    counts_not_finite: bool = False
+
+    @property
+    def size(self) -> int | None:
+        """The number of records, the largest of the lines'; None if no line knows it."""
+        sizes = [line.sampling.size for line in self.ledger if getattr(line.sampling, "size", None)]
+        return max(sizes, default=None)
+
+    @property
+    def weights(self) -> int:
+        """At least as many numbers as got noise in any step: steps that no fit describes may be of all the model's."""
+        described = sum(record.steps for record in self.fits)
+        undescribed = [self.model_weights] if described < self.ledger.steps else []
+        return max([record.weights for record in self.fits] + undescribed, default=0)
+
+    @property
+    def not_private(self) -> tuple[str, ...]:
+        """Why lines of the ledger have no price; empty if all have one."""
+        reasons = (_why_not_private(line.event) for line in self.ledger if line.steps)
+        return tuple(reason for reason in reasons if reason is not None)
+
+    @functools.cached_property
+    def priced(self) -> Ledger:
+        """The ledger with the steps that were planned and not taken, where a callback may have ended training.
+
+        Whether to go on was then decided by looking at results. The run that takes all planned steps reveals at least as
+        much as one that stops: what was seen at the stop, and where it was, can be computed from it.
+        """
+        return Ledger.combined(
+            self.ledger, *(record.not_taken for record in self.fits if _may_have_been_stopped(record))
+        )
+
+    def price_of_tails(self, ledger: Ledger) -> float:
+        """What it costs in delta that the noise has an end, over all steps of `ledger`."""
+        events = [(line.steps, line.event.noise_multiplier) for line in ledger if isinstance(line.event, GaussianEvent)]
+        return sum(finite_support_delta(self.weights, steps, noise_multiplier) for steps, noise_multiplier in events)
+
+
+def _may_have_been_stopped(record: FitRecord) -> bool:
+    return record.steps > 0 and any(watcher.action in ("stops training", "unknown") for watcher in record.watchers)
+
+
+def _why_not_private(event: Event) -> str | None:
+    if isinstance(event, NotPrivateEvent):
+        return event.reason
+    if isinstance(event, GaussianEvent) and event.noise_multiplier == 0:
+        return "gradients were released without noise"
+    return None
+
+
+def facts_of(model: keras.Model | PrivateOptimizer) -> Facts:
+    """Of a model: everything the model object was trained with. Of an optimizer: what its ledger says."""
+    if isinstance(model, PrivateOptimizer):
+        return _with_optimizer(Facts(model.ledger, model.fits, _count(model._trainable_variables)), model)
+    if not isinstance(model, keras.Model):
+        raise TypeError(
+            f"privacy_statement takes a keras.Model, or a private optimizer of tfdp, not {type(model).__name__}. For planned "
+            "settings use tfdp.accounting.report(Ledger.poisson(...), delta=...)."
+        )
+    facts = Facts(hook.ledger_of(model), hook.fits_of(model), _count(model.weights), private_optimizer=False)
+    training = hook.training_of(model)
+    return facts if training is None else _with_optimizer(facts, training.optimizer)
+
+
+def _with_optimizer(facts: Facts, optimizer: PrivateOptimizer) -> Facts:
+    return dataclasses.replace(
+        facts, private_optimizer=True, delta=optimizer.delta, counts_not_finite=not optimizer.private_logs
+    )
+
+
+def _count(variables: list[keras.Variable]) -> int:
+    return sum(math.prod(variable.shape) for variable in variables)

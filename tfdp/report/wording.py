@@ -1,0 +1,175 @@
+"""A statement in words: at most 100 columns, for people who were not there."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable
+
+from tfdp.accounting import (
+    FixedSize,
+    FullBatch,
+    GaussianEvent,
+    Line,
+    Poisson,
+    Relation,
+    Shuffled,
+    Status,
+    epsilon_delta_tradeoff,
+    tradeoff,
+)
+from tfdp.report.claims import INFORMATION, MEMBERSHIP, Claim
+from tfdp.report.facts import Facts
+from tfdp.report.not_protected import Limit
+
+_WIDTH = 100
+_NEIGHBOURS = {
+    Relation.ZERO_OUT: "data sets of the same, publicly known size, in one of which one record's content is replaced by "
+    "nothing",
+    Relation.ADD_OR_REMOVE: "data sets of which one has one record more; the number of records is not revealed",
+    Relation.REPLACE_ONE: "data sets of the same, publicly known size, in one of which one record is replaced by another",
+}
+
+
+def text(
+    facts: Facts, claims: tuple[Claim, ...], best: Claim | None, delta: float | None, limits: tuple[Limit, ...]
+) -> str:
+    blocks = [
+        ["Privacy statement", "================="],
+        _section("What was released", _released(facts)),
+        _section("What is claimed", [*_basis(facts, claims, delta), *_claims(claims)]),
+        _section("What it means to a person", [_meaning(facts, claims, best)]),
+        _section("Not protected", [limit.text for limit in limits]),
+    ]
+    return "\n\n".join("\n".join(block) for block in blocks)
+
+
+def in_short(claim: Claim) -> str:
+    """The numbers of a claim, never without its status."""
+    delta = "" if claim.delta is None else f" at delta = {claim.delta:.3g}"
+    mu = "" if claim.mu is None else f" (mu = {claim.mu:.4g})"
+    return f"{str(claim.status).upper()}: epsilon = {_up(claim.epsilon)}{delta}{mu}"
+
+
+def _section(title: str, items: Iterable[str]) -> list[str]:
+    return [title, *map(_wrapped, items)]
+
+
+def _wrapped(item: str) -> str:
+    together = item.replace(" %", "\u00a0%")
+    filled = textwrap.fill(together, _WIDTH, initial_indent="  - ", subsequent_indent="    ", break_long_words=False)
+    return filled.replace("\u00a0", " ")
+
+
+def _released(facts: Facts) -> list[str]:
+    lines = [_line(line) for line in facts.ledger if line.steps]
+    unchecked = dict.fromkeys(sentence for record in facts.fits for sentence in record.unchecked)
+    nothing = "Nothing." if facts.private_optimizer else "The weights as they are: nothing was noised."
+    return (lines or [nothing]) + [f"Declared by the user, unchecked: {sentence}" for sentence in unchecked]
+
+
+def _line(line: Line) -> str:
+    if not isinstance(line.event, GaussianEvent):
+        return f"{_counted(line.steps, 'step')}: {getattr(line.event, 'reason', type(line.event).__name__)}."
+    noise = f"Gaussian noise of {line.event.noise_multiplier:.4g} times the clip"
+    return f"{_counted(line.steps, 'step')}: sums of clipped gradients with {noise}; {_sampling(line)}."
+
+
+def _sampling(line: Line) -> str:
+    sampling = line.sampling
+    size = f"{sampling.size:,}" if getattr(sampling, "size", None) else "an unknown number of"
+    if isinstance(sampling, Poisson):
+        public = " (a public, rounded number)" if sampling.public_size else ""
+        return f"lots drawn by Poisson sampling, each of {size} records{public} with probability {_percent(sampling.sampling_rate)}"
+    if isinstance(sampling, Shuffled):
+        return (
+            f"declared by the user: batches of {sampling.batch_size:,} of {size} records, each record at most once a pass; "
+            f"{_counted(line.passes, 'pass', 'passes')}, one that was only begun counted whole"
+        )
+    if isinstance(sampling, FixedSize):
+        return f"lots of exactly {sampling.batch_size:,} of {size} records, drawn without replacement"
+    if isinstance(sampling, FullBatch):
+        return f"every step used every one of {size} records"
+    return f"records chosen by {type(sampling).__name__}"
+
+
+def _basis(facts: Facts, claims: tuple[Claim, ...], delta: float | None) -> list[str]:
+    """What all membership claims have in common."""
+    if claims[0].status is Status.NONE:
+        return []
+    found = [
+        f"About {MEMBERSHIP}, against whoever sees all releases and the final weights: {_two(facts.ledger.relation)}."
+    ]
+    if delta is not None and not facts.size:
+        found.append(
+            f"delta = {delta:.3g}; the number of records is not known. Let delta be well below 1 / that number."
+        )
+    elif delta is not None:
+        share = delta * facts.size
+        found.append(f"delta = {delta:.3g} is {share:.2g} times 1 / (number of records), {facts.size:,} records.")
+        if share >= 1:
+            found[-1] += (
+                " WARNING: that is too large. A mechanism that publishes a whole record at random would satisfy it. Give a "
+                "smaller delta."
+            )
+    return found
+
+
+def _two(relation: Relation) -> str:
+    return f"it can't be told well which of two neighbouring data sets was trained on. Neighbours are {_NEIGHBOURS[relation]}"
+
+
+def _claims(claims: tuple[Claim, ...]) -> list[str]:
+    """A reason is said once: of the claims after it, that it is theirs as well."""
+    said: set[str] = set()
+    found = []
+    for claim in claims:
+        found.append(_claim(claim, [reason for reason in claim.reasons if reason not in said], said))
+        said |= set(claim.reasons)
+    return found
+
+
+def _claim(claim: Claim, new: list[str], said: set[str]) -> str:
+    if claim.protects == INFORMATION:
+        sentences = [f"{str(claim.status).upper()}: {claim.protects}, {claim.how}."]
+    else:
+        sentences = [f"{in_short(claim)} ({claim.how})."]
+    sentences += [f"{reason.rstrip('.')}." for reason in new]
+    if said & set(claim.reasons):
+        sentences.append("See the claims above for what else it depends on.")
+    return " ".join(sentences)
+
+
+def _meaning(facts: Facts, claims: tuple[Claim, ...], best: Claim | None) -> str:
+    if best is None:
+        return "No number is given here: there is no proven claim."
+    if best.epsilon == 0 and not facts.ledger.steps:
+        return "PROVEN: nothing can be learnt from releases that were not made."
+    if best is claims[0]:
+        accountant = best.how.split(":")[0]
+        curve, missing = tradeoff(facts.priced, accountant=accountant), facts.price_of_tails(facts.priced)
+    else:
+        curve, missing = epsilon_delta_tradeoff([(best.epsilon, best.delta)]), 0.0
+    bounds = (curve.true_positive_rate(0.001), curve.true_positive_rate(0.01), curve.advantage)
+    *found, advantage = (f"{_up(100 * min(1.0, bound + missing))} %" for bound in bounds)
+    return (
+        f"PROVEN: whoever accuses people of having been in the data, knowing everything but that, finds at most {found[0]} of "
+        f"those who were while accusing 0.1 % of those who were not ({found[1]} while accusing 1 %). True minus false "
+        f"accusations are at most {advantage}; 0 % is guessing, 100 % is certainty."
+    )
+
+
+def _counted(number: int, one: str, several: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def _up(epsilon: float) -> str:
+    """Four digits, rounded up."""
+    if epsilon == 0 or math.isinf(epsilon):
+        return "infinity" if epsilon else "0"
+    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
+    return f"{math.ceil(epsilon / unit * (1 - 1e-9)) * unit:.4g}"
