@@ -8,7 +8,7 @@ import pytest
 from tfdp.accounting import Budget, FitRecord, GaussianEvent, Ledger, Poisson, Shuffled, Watcher
 from tfdp.accounting.fit_records import dumps, loads, with_record
 
-NOT_TAKEN = Ledger().record(GaussianEvent(1.1), Poisson(256 / 60000, 60000), 30)
+PLANNED = Ledger().record(GaussianEvent(1.1), Poisson(256 / 60000, 60000), 500)
 FULL = FitRecord(
     steps=470,
     weights=1_000_003,
@@ -16,7 +16,7 @@ FULL = FitRecord(
     unchecked=("a record is in one batch a pass",),
     watchers=(Watcher("EarlyStopping", "loss", "stops training"), Watcher("Custom", None, "unknown")),
     budgets=(Budget(3.0, 1e-5), Budget(0.1 + 0.2, 1e-6, "rdp", 9.8)),
-    not_taken=NOT_TAKEN,
+    planned=PLANNED,
 )
 
 
@@ -39,17 +39,18 @@ def test_records_stay_hashable_after_json():
 
 
 def test_alike_fits_add_up():
-    later = dataclasses.replace(FULL, steps=30, fits=1, not_taken=Ledger())
+    later = dataclasses.replace(FULL, steps=30, fits=1, planned=Ledger())
     merged = FULL.merged(later)
     assert (merged.steps, merged.fits) == (500, 3)
-    assert merged.not_taken == NOT_TAKEN
+    assert merged.planned == PLANNED
     assert dataclasses.replace(merged, steps=FULL.steps, fits=FULL.fits) == FULL
 
 
-def test_the_steps_not_taken_add_up_line_by_line():
+def test_of_two_plans_the_longer_one_counts_line_by_line():
     shuffled = Ledger().record(GaussianEvent(2.0), Shuffled(100, 10, 10), 7)
-    merged = FULL.merged(dataclasses.replace(FULL, not_taken=Ledger.combined(NOT_TAKEN, shuffled)))
-    assert [line.steps for line in merged.not_taken] == [60, 7]
+    shorter = Ledger().record(GaussianEvent(1.1), Poisson(256 / 60000, 60000), 400)
+    merged = FULL.merged(dataclasses.replace(FULL, planned=Ledger.combined(shorter, shuffled)))
+    assert [line.steps for line in merged.planned] == [500, 7]
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,8 @@ def test_a_record_joins_the_last_one_only():
     assert with_record((FULL, other), FULL) == (FULL, other, FULL)
 
 
-@pytest.mark.parametrize(("metric", "saw"), [("loss", True), (None, True), ("accuracy", True), ("val_loss", False)])
-def test_a_validation_metric_is_not_one_of_the_training_records(metric, saw):
-    assert Watcher("EarlyStopping", metric, "stops training").saw_training_records == saw
+@pytest.mark.parametrize("validation", [True, False])
+def test_a_metric_is_of_the_training_records_unless_it_is_of_the_validation_records(validation):
+    """Whatever its name: a training metric may be called val_accuracy."""
+    watcher = Watcher("EarlyStopping", "val_accuracy", "stops training", validation)
+    assert watcher.saw_training_records != validation

@@ -111,3 +111,17 @@ def test_a_mixed_ledger_falls_back_to_the_relation_all_lines_imply():
 def test_a_bad_argument_is_an_error_that_says_what_to_write(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_covering_ledger_holds_of_every_kind_as_many_steps_as_the_one_with_the_most():
+    poisson, shuffled = Poisson(0.1, 100), Shuffled(100, 10, 10)
+    run = Ledger().record(GaussianEvent(1.0), poisson, 30).record(GaussianEvent(1.0), shuffled, 12, 3)
+    checkpoint = Ledger().record(GaussianEvent(1.0), shuffled, 20, 2).record(GaussianEvent(2.0), poisson, 5)
+    covering = Ledger.covering(run, checkpoint)
+    assert {(line.event.noise_multiplier, type(line.sampling)): (line.steps, line.passes) for line in covering} == {
+        (1.0, Poisson): (30, None),
+        (1.0, Shuffled): (20, 3),
+        (2.0, Poisson): (5, None),
+    }
+    assert Ledger.covering(run, run) == run
+    assert Ledger.covering() == Ledger()

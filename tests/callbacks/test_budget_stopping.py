@@ -198,6 +198,18 @@ def test_without_secret_noise_no_step_keeps_to_a_budget(optimizer, reason):
     assert reason in stop.stopped_because
 
 
+def test_after_ordinary_training_it_says_that_no_budget_can_be_kept():
+    model, stop = model_with(), BudgetStopping(8.0, 1e-5, verbose=0)
+    fit(model, epochs=1)
+    model.compile(optimizer="sgd", loss="mse")
+    fit(model, epochs=1)
+    tiny.private(tiny.noisy(), model=model)
+    with tiny.nothing_moves(model):
+        fit(model, stop, epochs=1)
+    assert "infinite already (the model was trained with an ordinary optimizer in between)" in stop.stopped_because
+    assert "one more" not in stop.stopped_because
+
+
 class Rewinds(keras.callbacks.Callback):
     """Goes back to a checkpoint in the middle of fit."""
 
@@ -224,11 +236,38 @@ def test_a_checkpoint_restored_in_the_middle_brings_its_ledger_under_the_budget(
     fit(costly, epochs=1)
     costly.save_weights(tmp_path / "costly.weights.h5")
     model = model_with(2.0)
-    fit(model, BudgetStopping(1.0, 1e-5), Rewinds(tmp_path / "costly.weights.h5", at_epoch=1, at_batch=at_batch))
-    first, second = model.optimizer.ledger.lines
-    assert (first.event, first.steps) == (GaussianEvent(1.5), 20)
-    assert spent((0.05, 1.5, 20), (0.05, 2.0, second.steps)) <= 1.0
-    assert spent((0.05, 1.5, 20), (0.05, 2.0, second.steps + 1)) > 1.0
+    fit(model, BudgetStopping(1.2, 1e-5), Rewinds(tmp_path / "costly.weights.h5", at_epoch=1, at_batch=at_batch))
+    steps = {line.event: line.steps for line in model.optimizer.ledger}
+    assert steps[GaussianEvent(1.5)] == 20
+    assert steps[GaussianEvent(2.0)] > 24
+    assert spent((0.05, 1.5, 20), (0.05, 2.0, steps[GaussianEvent(2.0)])) <= 1.2
+    assert spent((0.05, 1.5, 20), (0.05, 2.0, steps[GaussianEvent(2.0)] + 1)) > 1.2
+
+
+def test_going_back_to_a_checkpoint_gives_no_step_back(tmp_path):
+    """What was seen of the steps that are thrown away may be why they are."""
+    path = tmp_path / "best.weights.h5"
+    model = model_with(2.0)
+    fit(model, epochs=1)
+    model.save_weights(path)
+    fit(model, BudgetStopping(1.0, 1e-5), *(Rewinds(path, at_epoch=epoch) for epoch in range(10)))
+    assert model.optimizer.ledger.steps == 82
+
+
+class Resets(keras.callbacks.Callback):
+    """A warm restart: the optimizer's state is thrown away."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        for variable in self.model.optimizer.variables:
+            if "learning_rate" not in variable.path:
+                variable.assign(keras.ops.zeros_like(variable))
+
+
+def test_resetting_the_optimizers_variables_gives_no_step_back():
+    model = model_with(2.0)
+    fit(model, BudgetStopping(1.0, 1e-5), Resets())
+    assert model.optimizer.ledger.steps == 82
+    assert all(isinstance(line.event, GaussianEvent) for line in model.optimizer.ledger)
 
 
 def test_a_renyi_budget_keeps_its_order_whatever_changes():

@@ -1,11 +1,14 @@
 """PrivacyLogger writes epsilon and stops nothing."""
 
+import warnings
+
 import keras
 import pytest
 
-from tests.callbacks.test_budget_stopping import fit, model_with, spent
+import tfdp
+from tests.callbacks.test_budget_stopping import X, Y, fit, model_with, spent
 from tests.optimizers import tiny
-from tfdp.callbacks import PrivacyLogger
+from tfdp.callbacks import BudgetStopping, PrivacyLogger
 
 
 def test_epsilon_of_every_epoch_is_in_the_history():
@@ -47,6 +50,57 @@ def test_an_ordinary_model_has_no_epsilon():
     model.compile(optimizer=keras.optimizers.SGD(), loss="mse")
     with pytest.raises(ValueError, match="compiled with a private optimizer"):
         fit(model, PrivacyLogger(1e-5))
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("callback", [lambda: PrivacyLogger(1e-5), lambda: BudgetStopping(1.0, 1e-5)])
+def test_a_list_of_keras_that_belongs_to_another_model_is_refused(private, callback):
+    model, other = model_with(), model_with()
+    if not private:
+        other.compile(optimizer="sgd", loss="mse")
+    callbacks = keras.callbacks.CallbackList([callback()], model=other)
+    with tiny.nothing_moves(model), pytest.raises(ValueError, match=f"bound to.*{other.name}|{other.name}.*bound to"):
+        model.fit(X, Y, batch_size=50, verbose=0, callbacks=callbacks)
+
+
+def test_a_list_of_keras_that_belongs_to_no_model_is_refused():
+    model = model_with()
+    callbacks = keras.callbacks.CallbackList([PrivacyLogger(1e-5)])
+    with tiny.nothing_moves(model), pytest.raises(ValueError, match="bound to no model"):
+        model.fit(X, Y, batch_size=50, verbose=0, callbacks=callbacks)
+
+
+def test_an_ordinary_models_fit_does_not_count_the_privacy_of_another_model():
+    ordinary, private = tiny.linear(), model_with()
+    ordinary.compile(optimizer="sgd", loss="mse")
+    before = ordinary.get_weights()
+    callbacks = keras.callbacks.CallbackList([BudgetStopping(1.0, 1e-5)], model=private)
+    with pytest.raises(ValueError, match="not the one that fit trains"):
+        ordinary.fit(X, Y, verbose=0, callbacks=callbacks)
+    tiny.assert_weights(ordinary, before, rtol=0)
+
+
+def warnings_of(train) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train()
+    return [str(warning.message) for warning in caught if "delta=" in str(warning.message)]
+
+
+@pytest.mark.parametrize("make", [PrivacyLogger, lambda delta: BudgetStopping(100.0, delta)])
+def test_a_delta_of_one_over_the_number_of_records_says_nothing_and_is_warned_of_once(make):
+    model = model_with()
+    found = warnings_of(lambda: [fit(model, make(1e-3), epochs=2) for _ in range(2)])
+    assert len(found) == 1
+    assert found[0].startswith(f"delta=0.001 is at least 1 / {len(X)} records:")
+    assert model.optimizer.ledger.steps == 80
+    assert warnings_of(lambda: fit(model, make(0.99e-3), epochs=1)) == []
+
+
+def test_a_delta_of_the_optimizers_target_is_warned_of_once():
+    model = tiny.private(tfdp.NoisySGD(0.1, l2_norm_clip=1.0, target_epsilon=3.0, delta=0.5))
+    (found,) = warnings_of(lambda: fit(model, PrivacyLogger(0.5), epochs=1))
+    assert found.startswith("delta=0.5 is at least 1 / 1000 records:")
 
 
 @pytest.mark.parametrize("delta", [0, 1, -1e-5, "small"])

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfdp.gradients import Materialised, OuterSum, Rows
+from tfdp.gradients.compilation import compiling
 from tfdp.gradients.factored import total
 
 B, G, T, P, Q = 4, 2, 5, 3, 6
@@ -47,14 +48,25 @@ def table_gradients(ids, d, rows):
     return g
 
 
-@pytest.mark.parametrize("tokens", [1, 7])
-def test_rows_sum_the_places_of_a_repeated_token(tokens):
-    random = np.random.default_rng(1)
-    ids = random.integers(0, 4, (B, tokens))
-    d = random.normal(size=(B, tokens, Q)).astype("f4")
+TOKENS = {
+    "one": [[3]] * B,
+    "all different": [[3, 0, 2, 1]] * B,
+    "all the same": [[1, 1, 1, 1]] * B,
+    "some repeated": [[0, 3, 0, 3, 1], [2, 2, 2, 0, 1], [0, 1, 2, 3, 3], [3, 2, 1, 0, 2]],
+    "repeated in one example alone": [[0, 1, 2], [0, 1, 0], [1, 2, 3], [3, 2, 1]],
+}
+
+
+@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("name", TOKENS)
+def test_rows_sum_the_places_of_a_repeated_token(name, xla):
+    ids = np.array(TOKENS[name])
+    d = np.random.default_rng(1).normal(size=(*ids.shape, Q)).astype("f4")
     expected = table_gradients(ids, d, 4)
-    gradient = Rows(ids, d, (4, Q))
-    np.testing.assert_allclose(gradient.squared_norms(), np.square(expected).sum((1, 2)), rtol=2e-5)
+    with compiling(xla):
+        gradient = Rows(ids, d, (4, Q))
+        norms = tf.function(gradient.squared_norms, jit_compile=xla or None)()
+    np.testing.assert_allclose(norms, np.square(expected).sum((1, 2)), rtol=2e-5)
     np.testing.assert_allclose(gradient.materialise(), expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(gradient.weighted_sum(tf.ones([B])), expected.sum(0), rtol=1e-5, atol=1e-5)
 

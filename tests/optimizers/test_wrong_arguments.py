@@ -7,6 +7,7 @@ import pytest
 import tfdp
 from tests.optimizers import tiny
 from tfdp.mechanisms import GaussianMechanism
+from tfdp.optimizers import training
 
 PRIVACY = {"l2_norm_clip": 1.0, "noise_multiplier": 1.0}
 
@@ -27,6 +28,12 @@ WRONG = {
     "target without delta": ({"l2_norm_clip": 1.0, "target_epsilon": 3.0}, "needs delta="),
     "target of 0": ({"l2_norm_clip": 1.0, "target_epsilon": 0.0, "delta": 1e-5}, "target_epsilon must be positive"),
     "target of True": ({"l2_norm_clip": 1.0, "target_epsilon": True, "delta": 1e-5}, "target_epsilon must be a finite"),
+    "delta that is no number": ({**PRIVACY, "delta": "1e-5"}, "delta must be a finite number"),
+    "delta of float32 above 1": ({**PRIVACY, "delta": np.float32(1.5)}, "delta.*between 0 and 1"),
+    "target with known noise": (
+        {"l2_norm_clip": 1.0, "target_epsilon": 3.0, "delta": 1e-5, "noise_seed": 1},
+        "noise_seed=1 can't go with target_epsilon=3.0: whoever knows the seed",
+    ),
     "accountant without target": ({**PRIVACY, "accountant": "rdp"}, "accountant= goes with target_epsilon="),
     "unknown accountant": (
         {"l2_norm_clip": 1.0, "target_epsilon": 3.0, "delta": 1e-5, "accountant": "zcdp"},
@@ -73,6 +80,29 @@ def test_wrong_inner_optimizers(case):
     make, message = WRONG_INNER[case]
     with pytest.raises(ValueError, match=message):
         tfdp.PrivateOptimizer(make(), GaussianMechanism(1.0, 1.0))
+
+
+@pytest.mark.parametrize("delta", [np.float32(1e-5), np.float64(1e-5)])
+@pytest.mark.parametrize("privacy", [PRIVACY, {"l2_norm_clip": 1.0, "target_epsilon": 3.0}])
+def test_a_delta_of_numpy_is_a_delta(delta, privacy):
+    optimizer = tfdp.NoisyAdam(**privacy, delta=delta)
+    assert type(optimizer.delta) is float
+    assert optimizer.delta == float(delta)
+    assert tfdp.NoisyAdam.from_config(optimizer.get_config()).delta == optimizer.delta
+    assert tfdp.privacy_statement(tiny.private(tiny.noisy()), delta=delta).delta == float(delta)
+
+
+def test_with_a_target_the_mechanism_needs_no_noise():
+    optimizer = tfdp.PrivateOptimizer("adam", GaussianMechanism(1.0), target_epsilon=3.0, delta=1e-5)
+    assert (optimizer.mechanism.l2_norm_clip, optimizer.mechanism.noise_multiplier) == (1.0, None)
+
+
+def test_a_target_with_known_lots_is_refused_before_the_proof(monkeypatch):
+    model = tiny.private(tfdp.NoisySGD(0.1, l2_norm_clip=1.0, target_epsilon=3.0, delta=1e-5))
+    monkeypatch.setattr(training, "prove", None)
+    lots = tfdp.data.PoissonBatches(tiny.X, tiny.Y, batch_size=4, sampling_seed=1)
+    with tiny.nothing_moves(model), pytest.raises(ValueError, match=r"sampling_seed.*target_epsilon=3\)"):
+        model.fit(lots, verbose=0)
 
 
 def test_a_mechanism_is_asked_for():

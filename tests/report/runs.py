@@ -19,7 +19,7 @@ LOTS = Poisson(256 / 60000, 60000)
 DECLARED = Shuffled(60000, 256, 235)
 WEIGHTS = 1000
 LOSS_STOP = Watcher("EarlyStopping", "loss", "stops training")
-VAL_STOP = Watcher("EarlyStopping", "val_loss", "stops training")
+VAL_STOP = Watcher("EarlyStopping", "val_loss", "stops training", validation=True)
 UNKNOWN = Watcher("MyCallback", None, "unknown")
 
 

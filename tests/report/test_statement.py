@@ -87,7 +87,7 @@ def strict(text: str) -> dict:
 
 
 def test_the_json_is_strict_and_holds_the_statement():
-    fit = runs.fit(120, watchers=(runs.VAL_STOP,), not_taken=runs.ledger(1.1, steps=180), unchecked=("Said.",))
+    fit = runs.fit(120, watchers=(runs.VAL_STOP,), planned=runs.ledger(1.1, steps=300), unchecked=("Said.",))
     made = runs.statement(runs.ledger(1.1, steps=120), fit, delta=1e-5)
     data = strict(made.to_json())
     assert (data["format"], data["version"]) == ("tfdp.privacy_statement", 1)
@@ -96,7 +96,7 @@ def test_the_json_is_strict_and_holds_the_statement():
     assert data["claims"][0]["neighbours"] == "zero_out"
     assert data["released"][0]["event"] == {"type": "GaussianEvent", "noise_multiplier": 1.1}
     assert Ledger.from_json(json.dumps(data["ledger"])) == runs.ledger(1.1, steps=120)
-    assert data["fits"][0]["not_taken"][0]["steps"] == 180
+    assert data["fits"][0]["planned"][0]["steps"] == 300
     assert data["fits"][0]["unchecked"] == ["Said."]
     assert {"callback", "training_metrics", "floating_point_noise"} <= {limit["id"] for limit in data["not_protected"]}
     assert data["versions"]["dp_accounting"] == importlib.metadata.version("dp-accounting")

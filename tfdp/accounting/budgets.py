@@ -11,6 +11,12 @@ from tfdp.accounting.largest_fitting import largest_fitting
 from tfdp.accounting.ledger import Ledger, Line
 from tfdp.accounting.samplings import FixedSize, Poisson, Sampling
 
+# The noise that is added ends at 10.2 standard deviations, which costs a little delta besides the Gaussian's
+# (tfdp.mechanisms.finite_support_delta). A filter sets this share of its delta apart for it, so that its target is the
+# epsilon of the whole at the whole delta. A constant, because the price itself depends on how many steps are taken with
+# which noise, and these may be chosen by looking at releases: a run that would pay more has no proven claim.
+TAILS_SHARE = 1e-4
+
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
 _MANY_STEPS = 1e9
 
@@ -21,8 +27,10 @@ class Budget:
 
     With an `order` ("rdp" only) it is a privacy filter (Feldman and Zrnic 2021, arXiv:2008.11193). Guarantee: fix
     order, target and delta before the first step, and take a step only if `epsilon` of the ledger with it is at most
-    the target. Then the whole interaction is (target_epsilon, delta)-differentially private, even if noise, sampling
-    rate and number of the steps are chosen by looking at earlier releases.
+    the target. Then the whole interaction is (target_epsilon, (1 - TAILS_SHARE) delta)-differentially private with
+    exact Gaussian noise, and (target_epsilon, delta)-differentially private if the tails that the noise has not cost at
+    most TAILS_SHARE delta: even if noise, sampling rate and number of the steps are chosen by looking at earlier
+    releases.
 
     The argument: let r_1, r_2, ... be the steps' Renyi divergences at the order a, each given what was released
     before it, and P / Q the likelihood ratio of all releases so far on two neighbouring data sets. The mean under Q
@@ -57,9 +65,10 @@ class Budget:
         object.__setattr__(self, "order", order)
 
     def epsilon(self, ledger: Ledger) -> float:
-        """What the ledger has spent of it; with an `order`, by the conversion at this order only."""
+        """What the ledger has spent of it; with an `order`, by the conversion at this order only, at the delta that is
+        left when the tails' share is set apart."""
         if self.order is not None and ledger.steps:
-            return rdp.report(ledger, self.delta, (self.order,)).epsilon
+            return rdp.report(ledger, self._without_tails().delta, (self.order,)).epsilon
         return accountants.epsilon(ledger, delta=self.delta, accountant=self.accountant)
 
     def steps_that_fit(self, ledger: Ledger, event: Event, sampling: Sampling, planned: int) -> int:
@@ -78,25 +87,29 @@ class Budget:
     def as_filter(self, ledger: Ledger, event: Event, sampling: Sampling, planned: int) -> Budget:
         """For "rdp", this budget with the order fixed at the one that is best for the plan; otherwise this budget.
 
-        Guarantee: the filter allows exactly as many steps of the plan as the budget does with the best of all orders.
-        The order is fixed here: neither the plan nor what `ledger` holds may have been chosen by looking at releases.
+        Guarantee: the filter allows exactly as many steps of the plan as the budget does with the best of all orders at
+        (1 - TAILS_SHARE) delta. The order is fixed here: neither the plan nor what `ledger` holds may have been chosen by
+        looking at releases.
         """
         if self.accountant != "rdp" or self.order is not None:
             return self
-        fitting = self.steps_that_fit(ledger, event, sampling, planned)
+        left = self._without_tails()
+        fitting = left.steps_that_fit(ledger, event, sampling, planned)
         # Where no step fits, the first step's order: it allows none either.
         whole = ledger.record(event, sampling, max(fitting, 1))
-        return dataclasses.replace(self, order=rdp.report(whole, self.delta).order)
+        return dataclasses.replace(self, order=rdp.report(whole, left.delta).order)
 
     def noise_multiplier(self, sampling: Sampling, steps: int, spent: Ledger) -> float:
         """The noise multiplier with which `steps` Gaussian releases keep to the budget after what was `spent`.
 
-        Guarantee: `epsilon` of all together is at most the target, and at least 99.8 % of it unless the
-        accountant's epsilon jumps over that (the Renyi conversion jumps to 0). Where the budget does not bind (a
-        record is hardly ever seen), 0.001 is returned, the least noise considered.
+        Guarantee: `epsilon` of all together is at most the target, for "rdp" also that of the filter which `as_filter` makes
+        of this budget and these steps; and at least 99.8 % of it unless the accountant's epsilon jumps over that (the Renyi
+        conversion jumps to 0). Where the budget does not bind (a record is hardly ever seen), 0.001 is returned, the least
+        noise considered.
         """
+        priced = self._without_tails() if self.accountant == "rdp" and self.order is None else self
         steps = checks.count("steps", steps, "write how many steps the run takes", at_least=1)
-        if (already := self.epsilon(spent)) > self.target_epsilon:
+        if (already := priced.epsilon(spent)) > self.target_epsilon:
             raise ValueError(
                 f"epsilon {already:.4g} of the target {self.target_epsilon:g} at delta {self.delta:g} is already spent: no "
                 "noise can win it back; raise target_epsilon, or train no further on these records"
@@ -104,7 +117,7 @@ class Budget:
 
         # The cost grows with the precision 1 / sigma of the releases.
         def cost(precision: float) -> float:
-            return self.epsilon(spent.record(GaussianEvent(1 / precision), sampling, steps))
+            return priced.epsilon(spent.record(GaussianEvent(1 / precision), sampling, steps))
 
         precision = largest_fitting(
             cost,
@@ -121,6 +134,9 @@ class Budget:
                 "use accountant='pld'"
             )
         return 1 / precision
+
+    def _without_tails(self) -> Budget:
+        return dataclasses.replace(self, delta=self.delta * (1 - TAILS_SHARE))
 
 
 def most_steps(budget: Budget, ledger: Ledger, event: Event, sampling: Sampling, *, at_most: int) -> int:

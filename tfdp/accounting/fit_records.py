@@ -17,17 +17,18 @@ Action = Literal["stops training", "chooses weights", "changes the learning rate
 class Watcher:
     """A callback that saw metrics, which carry no noise, and could act on what it saw.
 
-    `metric` is what it watches ("loss", "val_accuracy"), None if that can't be known.
+    `metric` is what it watches ("loss", "val_accuracy"), None if that can't be known. `validation` says that it is
+    computed from validation records: from released weights and records that training did not see.
     """
 
     callback: str
     metric: str | None
     action: Action
+    validation: bool = False
 
     @property
     def saw_training_records(self) -> bool:
-        """Metrics of a validation set are computed from released weights and other records."""
-        return self.metric is None or not self.metric.startswith("val_")
+        return not self.validation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,8 @@ class FitRecord:
         unchecked: what the user declared of the data set and could not be checked.
         watchers: callbacks that saw metrics and may have acted on them.
         budgets: the limits that were set before the first step and enforced by every step.
-        not_taken: the steps that were planned and not taken because training ended before.
+        planned: the whole ledger as it would be had all planned steps been taken. Whether they were may have been
+            decided by looking at results, and so may which of the weights in between became the model.
     """
 
     steps: int
@@ -50,7 +52,7 @@ class FitRecord:
     unchecked: tuple[str, ...] = ()
     watchers: tuple[Watcher, ...] = ()
     budgets: tuple[Budget, ...] = ()
-    not_taken: Ledger = dataclasses.field(default_factory=Ledger)
+    planned: Ledger = dataclasses.field(default_factory=Ledger)
 
     def merged(self, other: FitRecord) -> FitRecord | None:
         """Both as one record; None if their circumstances differ."""
@@ -61,7 +63,7 @@ class FitRecord:
             self,
             steps=self.steps + other.steps,
             fits=self.fits + other.fits,
-            not_taken=Ledger.combined(self.not_taken, other.not_taken),
+            planned=Ledger.covering(self.planned, other.planned),
         )
 
 
@@ -73,7 +75,7 @@ def with_record(records: Iterable[FitRecord], new: FitRecord) -> tuple[FitRecord
 
 
 def dumps(records: Iterable[FitRecord]) -> str:
-    return json.dumps([{**dataclasses.asdict(r), "not_taken": r.not_taken.to_json()} for r in records])
+    return json.dumps([{**dataclasses.asdict(r), "planned": r.planned.to_json()} for r in records])
 
 
 def loads(text: str) -> tuple[FitRecord, ...]:
@@ -81,7 +83,7 @@ def loads(text: str) -> tuple[FitRecord, ...]:
         data["unchecked"] = tuple(data["unchecked"])
         data["watchers"] = tuple(Watcher(**watcher) for watcher in data["watchers"])
         data["budgets"] = tuple(Budget(**budget) for budget in data["budgets"])
-        data["not_taken"] = Ledger.from_json(data["not_taken"])
+        data["planned"] = Ledger.from_json(data["planned"])
         return FitRecord(**data)
 
     return tuple(record(data) for data in json.loads(text))

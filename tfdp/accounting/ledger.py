@@ -6,6 +6,7 @@ Reading a ledger never changes it, and nothing is ever taken out of one.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Iterator
 
 from tfdp.accounting import checks
@@ -90,6 +91,21 @@ class Ledger:
             for line in ledger:
                 total = total.record(line.event, line.sampling, line.steps, line.passes)
         return total
+
+    @classmethod
+    def covering(cls, *ledgers: Ledger) -> Ledger:
+        """The least ledger that holds each of `ledgers`: of every kind of step as many as the one with the most.
+
+        For ledgers of one line of descent, such as a run and its own earlier checkpoint, whose steps are not to be
+        counted twice.
+        """
+        lines: dict[tuple, Line] = {}
+        for line in itertools.chain(*ledgers):
+            kind = (type(line.event), line.event, line.sampling)
+            old = lines.setdefault(kind, line)
+            passes = None if line.passes is None else max(old.passes, line.passes)
+            lines[kind] = Line(line.event, line.sampling, max(old.steps, line.steps), passes)
+        return cls(lines.values())
 
     def record(self, event: Event, sampling: Sampling, steps: int, passes: int | None = None) -> Ledger:
         """A ledger with these releases added: to the line of an equal event and sampling, else as a new

@@ -63,6 +63,9 @@ class BudgetStopping(PrivacyLogger):
                 print(f"{type(self).__name__}: {self.stopped_because}")
 
     def _reason(self) -> str:
-        event = self.training.run.event
+        ledger, event = self.training.optimizer.ledger, self.training.run.event
+        lost = [line.event.reason for line in ledger if line.steps and isinstance(line.event, NotPrivateEvent)]
+        if lost:
+            return f"no budget can be kept, because the ledger's epsilon is infinite already ({'; '.join(dict.fromkeys(lost))})"
         because = f" ({event.reason})" if isinstance(event, NotPrivateEvent) else ""
         return f"one more would cost more than epsilon {self.target_epsilon:g} at delta {self.delta:g}, {self.accountant}{because}"

@@ -7,6 +7,8 @@ from tfdp.accounting.checks import delta as checked_delta
 from tfdp.optimizers.hook import training_of
 from tfdp.optimizers.training import PrivateTraining
 
+_BOUND = "Give fit a plain list of callbacks, or keras.callbacks.CallbackList([...], model=the_model_that_is_trained)."
+
 
 class PrivacyLogger(keras.callbacks.Callback):
     """Writes what training cost so far into the logs of every epoch, as ``epsilon``.
@@ -23,6 +25,7 @@ class PrivacyLogger(keras.callbacks.Callback):
     """
 
     async_safe = True  # Keras need not wait for the step to end before it calls on
+    writes_epsilon = True  # a callback that watches "epsilon" watches what privacy costs
 
     def __init__(self, delta: float, accountant: str = "pld"):
         super().__init__()
@@ -38,16 +41,29 @@ class PrivacyLogger(keras.callbacks.Callback):
 
     @property
     def training(self) -> PrivateTraining:
+        """Of the model that this callback is bound to.
+
+        Raises:
+            ValueError: there is none.
+        """
+        if self.model is None:
+            raise ValueError(f"{type(self).__name__} is bound to no model. {_BOUND}")
         training = training_of(self.model)
         if training is None:
             raise ValueError(
-                f"{type(self).__name__} counts the privacy of a model that is compiled with a private optimizer. Compile with "
-                "one of tfdp's, for example tfdp.NoisyAdam(1e-3, l2_norm_clip=1.0, noise_multiplier=1.1)."
+                f"{type(self).__name__} counts the privacy of a model that is compiled with a private optimizer, and "
+                f"{self.model.name!r}, the model it is bound to, is not. Compile with one of tfdp's, for example "
+                "tfdp.NoisyAdam(1e-3, l2_norm_clip=1.0, noise_multiplier=1.1)."
             )
         return training
 
     def on_train_begin(self, logs=None):
-        self.training  # noqa: B018 (raises before a step is taken)
+        training = self.training  # raises before a step is taken
+        if training.run is None:
+            raise ValueError(
+                f"{type(self).__name__} is bound to the model {self.model.name!r}, which is not the one that fit trains. {_BOUND}"
+            )
+        training.warn_of_large_delta(self.delta)
 
     def on_epoch_end(self, epoch, logs=None):
         if logs is not None:

@@ -20,16 +20,34 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from tfdp.gradients.compilation import under_xla
+
 EPSILON = 2.0**-23  # spacing of float32 at 1
 TINY = 2.0**-126  # a float32 product below this reads as 0
+_WORTH_A_BRANCH = 1024  # numbers an example: with fewer, copying them costs less than a branch
 GRAM = "gram"
 MATERIALISED = "materialised"
 
 
 def rows(values: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
     """``values`` with the rows (examples) where ``keep`` is False replaced by zeros, whatever was in them."""
-    keep = tf.reshape(keep, tf.concat([tf.shape(keep), tf.ones([tf.rank(values) - 1], tf.int32)], 0))
-    return tf.where(keep, values, tf.zeros([], values.dtype))
+
+    def cleared() -> tf.Tensor:
+        return tf.where(_column(keep, values), values, tf.zeros([], values.dtype))
+
+    size = values.shape[1:].num_elements()
+    if under_xla() or (size is not None and size < _WORTH_A_BRANCH):
+        return cleared()
+    return tf.cond(tf.reduce_all(keep), lambda: tf.identity(values), cleared)  # almost always nothing is left out
+
+
+def weighted(values: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
+    """Each row times its coefficient; 0 where that is 0, whatever was in the row."""
+    return tf.math.multiply_no_nan(values, _column(coefficients, values))
+
+
+def _column(one_a_row: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(one_a_row, [-1, *([1] * (len(values.shape) - 1))])
 
 
 class PerExampleGradient(abc.ABC):
@@ -50,6 +68,10 @@ class PerExampleGradient(abc.ABC):
     @abc.abstractmethod
     def fold(self, batch: tf.Tensor) -> "PerExampleGradient":
         """The same for ``batch`` examples where every example has several consecutive rows (a reshape to [B * k, ...])."""
+
+    def as_products(self) -> "PerExampleGradient":
+        """In the form in which it can be joined with that of another use of the variable."""
+        return self
 
 
 class Materialised(PerExampleGradient):
@@ -124,7 +146,7 @@ class OuterSum(PerExampleGradient):
     def weighted_sum(self, coefficients):
         keep = tf.not_equal(coefficients, 0)
         a = rows(self.a, keep)
-        d = rows(self.d, keep) * tf.reshape(coefficients, [-1, 1, 1, 1])
+        d = weighted(self.d, coefficients)
         if a.shape[1] == 1:
             total = tf.matmul(_flatten_places(a), _flatten_places(d), transpose_a=True)[None]
         else:
@@ -169,23 +191,54 @@ class Rows(PerExampleGradient):
     def squared_norms(self):
         if self.d.shape[1] == 1:
             return tf.reduce_sum(tf.square(self.d), [1, 2])
-        # A token that occurs several times in an example is one row of its gradient: sum its places first. After sorting
-        # by token, places of the same token are neighbours and share the number of token changes before them.
-        order = tf.argsort(self.ids, axis=1)
-        ids = tf.gather(self.ids, order, batch_dims=1)
-        d = tf.gather(self.d, order, batch_dims=1)
-        change = tf.cast(tf.not_equal(ids[:, 1:], ids[:, :-1]), tf.int32)
-        rank = tf.pad(tf.cumsum(change, axis=1), [[0, 0], [1, 0]])
-        batch, places = tf.shape(ids)[0], tf.shape(ids)[1]
-        segment = tf.reshape(tf.range(batch)[:, None] * places + rank, [-1])
-        sums = tf.math.unsorted_segment_sum(tf.reshape(d, [-1, self.shape[-1]]), segment, batch * places)
-        squared = tf.reduce_sum(tf.reshape(tf.square(sums), tf.stack([batch, places * self.shape[-1]])), 1)
+        # A token that occurs several times in an example is one row of its gradient: its places are summed first.
+        squared = self._sums_of_all_places() if under_xla() else self._sums_of_repeated_places()
+        places = tf.cast(tf.shape(self.ids)[1], tf.float32)
         scale = tf.reduce_sum(tf.sqrt(tf.reduce_sum(tf.square(self.d), 2)), 1)
-        slack = 2 * EPSILON * tf.sqrt(tf.cast(places, tf.float32)) * scale
+        slack = 2 * EPSILON * tf.sqrt(places) * scale
         return tf.square(tf.sqrt(squared) + slack)
 
+    def _sorted(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Each example's tokens in ascending order, and the places they come from. One sort of the two packed together."""
+        places = tf.shape(self.ids, tf.int64)[1]
+        length = self.ids.shape[1]
+        fits = length is not None and self.shape[0] * length < 2**31
+        kind = tf.int32 if fits else tf.int64
+        packed = tf.cast(self.ids * places + tf.range(places), kind)
+        packed = tf.sort(packed, axis=1)
+        return packed // tf.cast(places, kind), tf.cast(packed % tf.cast(places, kind), tf.int32)
+
+    def _sums_of_repeated_places(self) -> tf.Tensor:
+        """Only places whose token the example repeats are summed; every other one is a row by itself."""
+        tokens, place = self._sorted()
+        batch, places = tf.shape(tokens)[0], tf.shape(tokens)[1]
+        same = tf.equal(tokens[:, 1:], tokens[:, :-1])
+        as_before, as_after = tf.pad(same, [[0, 0], [1, 0]]), tf.pad(same, [[0, 0], [0, 1]])
+        repeated = as_before | as_after
+        alone = tf.where(repeated, 0.0, tf.gather(tf.reduce_sum(tf.square(self.d), 2), place, batch_dims=1))
+        where = tf.where(repeated)
+        example = tf.cast(where[:, 0], tf.int32)
+        run = (
+            tf.cumsum(tf.cast(~tf.gather_nd(as_before, where), tf.int32)) - 1
+        )  # places of one token follow one another
+        d = tf.gather(tf.reshape(self.d, [-1, self.shape[-1]]), example * places + tf.gather_nd(place, where))
+        squared = tf.reduce_sum(tf.square(tf.math.segment_sum(d, run)), 1)
+        owner = tf.math.segment_max(example, run)
+        return tf.reduce_sum(alone, 1) + tf.math.unsorted_segment_sum(squared, owner, batch)
+
+    def _sums_of_all_places(self) -> tf.Tensor:
+        """The same with shapes that do not depend on the tokens."""
+        tokens, place = self._sorted()
+        d = tf.gather(self.d, place, batch_dims=1)
+        change = tf.cast(tf.not_equal(tokens[:, 1:], tokens[:, :-1]), tf.int32)
+        rank = tf.pad(tf.cumsum(change, axis=1), [[0, 0], [1, 0]])
+        batch, places = tf.shape(tokens)[0], tf.shape(tokens)[1]
+        segment = tf.reshape(tf.range(batch)[:, None] * places + rank, [-1])
+        sums = tf.math.unsorted_segment_sum(tf.reshape(d, [-1, self.shape[-1]]), segment, batch * places)
+        return tf.reduce_sum(tf.reshape(tf.square(sums), tf.stack([batch, places * self.shape[-1]])), 1)
+
     def weighted_sum(self, coefficients):
-        d = rows(self.d, tf.not_equal(coefficients, 0)) * coefficients[:, None, None]
+        d = weighted(self.d, coefficients)
         return tf.math.unsorted_segment_sum(
             tf.reshape(d, [-1, self.shape[-1]]), tf.reshape(self.ids, [-1]), self.shape[0]
         )
@@ -209,6 +262,7 @@ def total(parts: Sequence[PerExampleGradient], shape: Sequence[int]) -> PerExamp
     """
     if len(parts) == 1:
         return parts[0]
+    parts = [part.as_products() for part in parts]
     kinds = {type(part) for part in parts}
     if kinds == {OuterSum} and all(part.layout == parts[0].layout for part in parts):
         a = tf.concat([part.a for part in parts], 2)

@@ -33,10 +33,11 @@ class GaussianMechanism:
 
     Args:
         l2_norm_clip: the largest l2 norm an example's contribution may have.
-        noise_multiplier: standard deviation of the noise in units of ``l2_norm_clip``; None until it is calibrated.
+        noise_multiplier: standard deviation of the noise in units of ``l2_norm_clip``. None leaves it to be found for a
+            ``target_epsilon``.
     """
 
-    def __init__(self, l2_norm_clip: float, noise_multiplier: float | None):
+    def __init__(self, l2_norm_clip: float, noise_multiplier: float | None = None):
         self.l2_norm_clip = _number("l2_norm_clip", l2_norm_clip, positive=True)
         self.noise_multiplier = (
             None if noise_multiplier is None else _number("noise_multiplier", noise_multiplier, positive=False)

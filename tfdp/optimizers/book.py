@@ -27,10 +27,19 @@ class Past:
     fits: tuple[FitRecord, ...] = ()
 
     def and_then(self, later: "Past") -> "Past":
+        """Releases of both."""
         fits = self.fits
         for record in later.fits:
             fits = with_record(fits, record)
         return Past(Ledger.combined(self.ledger, later.ledger), fits)
+
+    def joined(self, other: "Past") -> "Past":
+        """Both are of one line of descent, such as a run and its own checkpoint: what is in both counts once."""
+        ledger = Ledger.covering(self.ledger, other.ledger)
+        for past in (self, other):
+            if past.ledger.steps == ledger.steps:
+                return Past(ledger, past.fits)
+        return Past(ledger, self.fits + other.fits)
 
     def with_unknown(self, event: Event, steps: int) -> "Past":
         """Releases that no fit of ours made."""
@@ -50,24 +59,22 @@ class OpenLine:
     watchers: tuple[Watcher, ...] = ()
     budgets: tuple[Budget, ...] = ()
 
-    def passes(self, steps: int) -> int | None:
-        return None if self.steps_per_pass is None else -(-steps // self.steps_per_pass)
-
-    def ledger(self, steps: int) -> Ledger:
-        return Ledger().record(self.event, self.sampling, steps, self.passes(steps)) if steps > 0 else Ledger()
-
-    def past(self, steps: int, *, ended: bool) -> Past:
-        """The line after so many steps. Once it has ended, what is left of the plan was not taken."""
+    def after(self, before: Past, steps: int) -> Past:
+        """What was released once so many steps were taken; the rest of the plan goes into the record."""
         if steps == 0:
-            return Past()
-        not_taken = self.ledger(self.planned - steps) if ended else Ledger()
-        record = FitRecord(steps, self.weights, 1, self.unchecked, self.watchers, self.budgets, not_taken)
-        return Past(self.ledger(steps), (record,))
+            return before
+        planned = self._recorded(before.ledger, max(self.planned, steps))
+        record = FitRecord(steps, self.weights, 1, self.unchecked, self.watchers, self.budgets, planned)
+        return Past(self._recorded(before.ledger, steps), with_record(before.fits, record))
+
+    def _recorded(self, ledger: Ledger, steps: int) -> Ledger:
+        passes = None if self.steps_per_pass is None else -(-steps // self.steps_per_pass)
+        return ledger.record(self.event, self.sampling, steps, passes)
 
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """The noise that was found for a target, and the counts of released steps between which it was meant."""
+    """The noise that was found for a target, and the counts of steps in the ledger between which it was meant."""
 
     noise_multiplier: float
     began_at: int
@@ -75,53 +82,97 @@ class Calibration:
 
 
 class Book(tf.train.experimental.PythonState):
-    """The ledger in the making: closed lines, and one that is open from some step on.
+    """The ledger in the making: what is closed, and one line that is open from some step on.
 
-    ``steps`` is a variable of the optimizer, so it is saved wherever the weights are. ``limit`` is none: it belongs to one
-    fit. The private step asks for ``may_step`` in its graph, so whatever calls it, no step is taken past the limit.
+    Steps are counted twice, in the graph that moves the weights. ``saved_steps`` is a variable of the optimizer: whatever
+    carries the weights carries it, and if it shows more steps than the lines do, those are of unknown kind. ``_released``
+    belongs to this process and never goes down, so that nothing that is done to the optimizer's variables in the middle
+    of fit (resetting its moments, going back to a snapshot) takes a step out of the ledger or past the limit.
+
+    Nothing is ever taken out: what was released before a checkpoint is loaded stays in, for it may have been the reason.
 
     Being a PythonState, the book is written into a ``tf.train.Checkpoint`` of the optimizer and read from it.
     """
 
-    def __init__(self, steps: keras.Variable):
-        self._steps = Untracked(steps)
+    def __init__(self, saved_steps: keras.Variable):
+        self._saved_steps = Untracked(saved_steps)
         with tf.init_scope():
+            self._released = Untracked(tf.Variable(0, dtype=tf.int64, trainable=False))
             self._limit = Untracked(tf.Variable(NO_LIMIT, dtype=tf.int64, trainable=False))
         self._closed = Past()
-        self._closed_at = 0
+        self._closed_at, self._closed_at_saved = 0, 0
         self._line: OpenLine | None = None
         self.calibration: Calibration | None = None
         self.times_restored = 0
+        self.includes: dict[Book, int] = {}  # other books that went into this one, and with how many steps
+
+    # In the graph of the step.
+
+    def may_step(self) -> tf.Tensor:
+        return self._released.value < self._limit.value
+
+    def count_step(self) -> list[tf.Tensor]:
+        return [counter.assign_add(1) for counter in (self._released.value, self._saved_steps.value.value)]
+
+    # Reading.
+
+    @property
+    def released(self) -> int:
+        """Steps of this process; never goes down."""
+        return int(self._released.value.numpy())
+
+    @property
+    def limit(self) -> int:
+        """At so many released steps the step refuses."""
+        return int(self._limit.value.numpy())
+
+    def allow(self, steps: int) -> None:
+        """So many more steps, and no more."""
+        self._limit.value.assign(self.released + steps)
 
     @property
     def steps(self) -> int:
-        return int(self._steps.value.numpy())
+        """Steps in the ledger, of this process and of those before it."""
+        return self.read().ledger.steps
 
     def read(self) -> Past:
-        return self._read(ended=False)
+        past = self._seen()
+        turned_up = self._saved() - self._closed_at_saved - (self.released - self._closed_at)
+        return past.with_unknown(unknown(), turned_up) if turned_up > 0 else past
 
-    def _read(self, *, ended: bool) -> Past:
-        since = max(self.steps - self._closed_at, 0)
+    def _seen(self) -> Past:
+        """Without what other variables' values say."""
+        since = self.released - self._closed_at
         if self._line is not None:
-            return self._closed.and_then(self._line.past(since, ended=ended))
+            return self._line.after(self._closed, since)
         return self._closed.with_unknown(unknown(), since) if since else self._closed
+
+    def _saved(self) -> int:
+        return int(self._saved_steps.value.numpy())
+
+    # Writing.
 
     def open(self, line: OpenLine) -> None:
         """From now on every step is one of these, and no more than planned are taken."""
         self.close()
         self._line = line
-        self.limit = self.steps + line.planned
+        self.allow(line.planned)
 
     def close(self) -> None:
         """Steps that turn up from now on (a checkpoint of another run was restored) are of unknown kind."""
-        self._closed, self._closed_at, self._line = self._read(ended=True), self.steps, None
+        self._set_closed(self.read())
+
+    def _set_closed(self, past: Past) -> None:
+        self._closed, self._line = past, None
+        self._closed_at, self._closed_at_saved = self.released, self._saved()
 
     def keep_within(self, budget: Budget) -> int:
         """Lowers the limit to what the budget allows the open line. Returns how many more steps may be taken."""
         past, line = self.read(), self._line
         budget = self._as_filter(budget, past)
-        more = budget.steps_that_fit(past.ledger, line.event, line.sampling, max(self.limit - self.steps, 0))
-        self.limit = self.steps + more
+        left = max(self.limit - self.released, 0)
+        more = budget.steps_that_fit(past.ledger, line.event, line.sampling, left)
+        self.allow(more)
         budgets = line.budgets if budget in line.budgets else (*line.budgets, budget)
         self._line = dataclasses.replace(line, planned=self.limit - self._closed_at, budgets=budgets)
         return more
@@ -134,32 +185,23 @@ class Book(tf.train.experimental.PythonState):
                     return earlier
         return budget.as_filter(past.ledger, self._line.event, self._line.sampling, self._line.planned)
 
-    @property
-    def limit(self) -> int:
-        return int(self._limit.value.numpy())
+    def adopt(self, past: Past) -> None:
+        """Go on from here: a past that holds this book's own, and what others wrote of the same weights."""
+        self._set_closed(past)
 
-    @limit.setter
-    def limit(self, steps: int) -> None:
-        self._limit.value.assign(steps)
-
-    def may_step(self) -> tf.Tensor:
-        return self._steps.value.value < self._limit.value
+    # Saving.
 
     def restore(self, past: Past) -> None:
-        """From a file: steps that the weights hold beyond the ledger's are of unknown kind, an infinite line."""
-        unknown_steps = self.steps - past.ledger.steps
-        self._closed = past.with_unknown(unknown(), unknown_steps) if unknown_steps > 0 else past
-        self._closed_at = self.steps
+        """From a file whose count of steps was just loaded: what the lines do not describe is of unknown kind."""
+        undescribed = self._saved() - past.ledger.steps
+        if undescribed > 0:
+            past = past.with_unknown(unknown(), undescribed)
+        self._set_closed(self._seen().joined(past))
         self._was_restored()
-
-    def adopt(self, past: Past, *, own_included: bool) -> None:
-        """Go on from the past of a model, which may or may not hold this optimizer's own lines."""
-        self.restore(past if own_included else past.and_then(self.read()))
 
     def _was_restored(self) -> None:
         """In the middle of a fit, too: not a step is taken before a line was opened, and the limit found, anew."""
-        self._line = None
-        self.limit = 0
+        self.allow(0)
         self.times_restored += 1
 
     def circumstances_to_json(self, fits: tuple[FitRecord, ...]) -> str:
@@ -173,17 +215,18 @@ class Book(tf.train.experimental.PythonState):
         return loads(stored["fits"])
 
     def serialize(self) -> str:
-        past, steps = self._closed, self._closed_at
+        past, steps = self._closed, self._closed_at_saved
         with tf.init_scope():
             if tf.executing_eagerly():  # tf.saved_model.save can't read variables here: it leaves an open line out
-                past, steps = self.read(), self.steps
+                past, steps = self.read(), self._saved()
         circumstances = self.circumstances_to_json(past.fits)
         return json.dumps({"ledger": past.ledger.to_json(), "steps": steps, "circumstances": circumstances})
 
     def deserialize(self, text: bytes) -> None:
-        stored = json.loads(text)  # its own count of steps: the variable may be read before or after
+        stored = json.loads(text)
         fits = self.circumstances_from_json(stored["circumstances"])
-        self._closed, self._closed_at = Past(Ledger.from_json(stored["ledger"]), fits), stored["steps"]
+        self._set_closed(self._seen().joined(Past(Ledger.from_json(stored["ledger"]), fits)))
+        self._closed_at_saved = stored["steps"]  # the variable itself may be read before or after
         self._was_restored()
 
 

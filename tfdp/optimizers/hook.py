@@ -14,14 +14,16 @@ import weakref
 import keras
 
 from tfdp.accounting import FitRecord, Ledger, NotPrivateEvent
-from tfdp.optimizers.book import Past
+from tfdp.optimizers.book import Book, Past
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.training import PrivateTraining
 
+_ORDINARY = NotPrivateEvent("the model was trained with an ordinary optimizer in between")
 _ATTACHED = "_tfdp_training"  # on a model: its PrivateTraining while a private optimizer is compiled in
-_PAST = "_tfdp_past"  # on a model: what private optimizers released before the present one
+_BOOK = "_tfdp_book"  # on a model: the book of the private optimizer that was compiled in last
 _OWNER = "_tfdp_owner"  # on a weight: the model that trains it privately
-_EXPOSED = "_tfdp_exposed"  # on a privately trained weight: another model trained it in the ordinary way afterwards
+_BOOKS = "_tfdp_books"  # on a weight: the books of all private optimizers that were to train it
+_EXPOSED = "_tfdp_exposed"  # on a privately trained weight: it was trained in the ordinary way afterwards
 _TRAINS = "_tfdp_model"  # on a private optimizer: the model it was compiled into last
 
 
@@ -48,7 +50,7 @@ def training_of(model: keras.Model) -> PrivateTraining | None:
 
 
 def ledger_of(model: keras.Model) -> Ledger:
-    """Everything this model object was trained with, over all its compilations."""
+    """Everything that the weights of this model object were trained with: over all its compilations, and through others."""
     return _past_of(model).ledger
 
 
@@ -58,8 +60,35 @@ def fits_of(model: keras.Model) -> tuple[FitRecord, ...]:
 
 
 def _past_of(model: keras.Model) -> Past:
-    training = training_of(model)
-    return training.optimizer.book.read() if training is not None else model.__dict__.get(_PAST, Past())
+    return _with_others(model, model.__dict__.get(_BOOK))[0]
+
+
+def _with_others(model: keras.Model, book: Book | None) -> tuple[Past, dict[Book, int]]:
+    """The book's past and that of every other one that wrote of the model's weights; and what is included then.
+
+    The records are taken to be the same: of two data sets with nobody in common it counts too much.
+    """
+    past, included = (Past(), {}) if book is None else (book.read(), dict(book.includes))
+    others = {other: None for variable in model.variables for other in variable.__dict__.get(_BOOKS, ())}
+    for other in others:
+        steps = other.steps
+        if other is book or steps <= included.get(other, 0):
+            continue
+        holds_own = book is not None and other.includes.get(book) == past.ledger.steps
+        past = other.read() if holds_own else past.and_then(other.read())
+        included |= {**other.includes, other: steps}
+    exposed = any(_EXPOSED in variable.__dict__ for variable in model.variables)
+    if exposed and all(line.event != _ORDINARY for line in past.ledger):
+        past = past.with_unknown(_ORDINARY, 1)
+    return past, included
+
+
+def _take_in_others(model: keras.Model, book: Book) -> None:
+    """What other books wrote of the model's weights goes into this one: limits count it, and files carry it."""
+    past, included = _with_others(model, book)
+    if past != book.read():
+        book.adopt(past)
+    book.includes = included
 
 
 def _wrap_compile(original):
@@ -86,20 +115,38 @@ def _wrap_compile(original):
             bound.arguments["optimizer"] = optimizer
             bound.arguments["auto_scale_loss"] = False
         _check_owners(self)
-        before = _past_of(self)
+        running = training_of(self)
+        if running is not None and running.is_running:
+            raise RuntimeError("compile can't be called while fit is running on this model: its limits are settled.")
         result = original(*bound.args, **bound.kwargs)
         _detach(self)
         if private:
             self.__dict__[_ATTACHED] = training = PrivateTraining(self, optimizer)
             self.__dict__["train_step"] = training.train_step
-            if before.ledger.steps:
-                optimizer.book.adopt(before, own_included=_trained_by(optimizer) is self)
+            _give_book(self, optimizer.book)
             optimizer.__dict__[_TRAINS] = weakref.ref(self)
-        elif before.ledger.steps:
-            self.__dict__[_PAST] = before
         return result
 
     return compile
+
+
+def _give_book(model: keras.Model, book: Book) -> None:
+    """The optimizer's book goes on where the model's last one ended."""
+    before = model.__dict__.get(_BOOK)
+    if before is not None and before is not book:
+        holds_own = before.includes.get(book) == book.steps
+        book.adopt(before.read() if holds_own else before.read().and_then(book.read()))
+        book.includes |= {**before.includes, before: before.steps}
+    model.__dict__[_BOOK] = book
+    _sign(model, book)
+    _take_in_others(model, book)
+
+
+def _sign(model: keras.Model, book: Book) -> None:
+    for variable in model.trainable_variables:
+        books = variable.__dict__.setdefault(_BOOKS, [])
+        if all(book is not other for other in books):
+            books.append(book)
 
 
 def _wrap_get_compile_config(original):
@@ -153,14 +200,12 @@ def _check_owners(model: keras.Model) -> None:
             )
 
 
-def mark_owner(model: keras.Model) -> None:
-    """Called when private training of these weights begins."""
+def _begin_private_training(model: keras.Model) -> None:
+    book = training_of(model).optimizer.book
     for variable in model.trainable_variables:
         variable.__dict__[_OWNER] = weakref.ref(model)
-    exposed = [variable for variable in model.trainable_variables if variable.__dict__.pop(_EXPOSED, False)]
-    if exposed:
-        optimizer = training_of(model).optimizer
-        optimizer.book.adopt(_with_ordinary_training(optimizer.book.read()), own_included=True)
+    _sign(model, book)
+    _take_in_others(model, book)
 
 
 def _wrap_fit(original):
@@ -174,7 +219,8 @@ def _wrap_fit(original):
             _ordinary_training(self)
             return original(self, *args, **kwargs)
         _check_owners(self)
-        mark_owner(self)
+        if not training.is_running:  # else training.fit raises
+            _begin_private_training(self)
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
         arguments = dict(bound.arguments)
@@ -195,17 +241,9 @@ def _wrap_train_on_batch(original):
 
 
 def _ordinary_training(model: keras.Model) -> None:
-    """An ordinary training run after private ones, on the same model object or on its weights through another model."""
+    """An ordinary training run of privately trained weights, by their own model object or through another one."""
     if getattr(model, "optimizer", None) is not None:
         _check_owners(model)
-    before = model.__dict__.get(_PAST)
-    if before is not None and before.ledger.steps:
-        model.__dict__[_PAST] = _with_ordinary_training(before)
-    else:
-        for variable in model.trainable_variables:
-            if _OWNER in variable.__dict__:
-                variable.__dict__[_EXPOSED] = True
-
-
-def _with_ordinary_training(past: Past) -> Past:
-    return past.with_unknown(NotPrivateEvent("the model was trained with an ordinary optimizer in between"), 1)
+    for variable in model.trainable_variables:
+        if any(book.steps for book in variable.__dict__.get(_BOOKS, ())):
+            variable.__dict__[_EXPOSED] = True

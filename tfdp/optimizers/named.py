@@ -17,7 +17,8 @@ _ARGUMENTS = """
         accountant: the one that ``target_epsilon`` is meant in: "pld" (tight), "rdp" (a privacy filter: settings of later
             fits may depend on the results of earlier ones), "moments" or "gdp" (approximate).
         max_physical_batch: the most examples run at once; a larger lot is run in parts inside one step.
-        noise_seed: makes noise reproducible, for tests. There is no privacy then, and the ledger says so.
+        noise_seed: makes noise reproducible, for tests. There is no privacy then, and the ledger says so; so it can't go
+            with ``target_epsilon``.
         private_logs: leave out the count of examples with gradients that are not finite.
         **arguments: every other argument of ``keras.optimizers.{inner}``. Its ``clipnorm``, ``weight_decay`` and the like
             act after the noise.
@@ -51,7 +52,7 @@ class NamedOptimizer(PrivateOptimizer):
             )
         if "num_microbatches" in arguments:
             raise ValueError("num_microbatches is not needed: every example is clipped by itself. Leave it out.")
-        check_privacy(noise_multiplier, target_epsilon, delta, accountant)
+        check_privacy(noise_multiplier, target_epsilon, delta, accountant, noise_seed)
         if arguments.get("epsilon", 0.0) >= 0.01:
             raise ValueError(
                 f"epsilon={arguments['epsilon']} is the small number in the divisor of keras.optimizers."

@@ -5,7 +5,7 @@ import numpy as np
 import tensorflow as tf
 from keras.src.utils import tracking
 
-from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent
+from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent, checks
 from tfdp.mechanisms import GaussianMechanism, SecretGenerator
 from tfdp.optimizers.book import Book, Past, Untracked
 
@@ -43,7 +43,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         max_physical_batch: the most examples to run at once; a larger lot is run in parts inside one step. Memory, not
             privacy or result, depends on it.
         noise_seed: makes the noise reproducible, for tests: whoever knows it can subtract the noise, so every step is then
-            an infinite line in the ledger.
+            an infinite line in the ledger, and no ``target_epsilon`` can be kept.
         private_logs: leave out the count of examples whose gradients were not finite (``non_finite_examples``), a
             diagnostic that is not private, as training metrics are not.
     """
@@ -75,11 +75,11 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
                 f"mechanism must be what makes a private gradient, such as tfdp.mechanisms.GaussianMechanism(l2_norm_clip=1.0, "
                 f"noise_multiplier=1.1), not {mechanism!r}."
             )
-        check_privacy(mechanism.noise_multiplier, target_epsilon, delta, accountant)
+        check_privacy(mechanism.noise_multiplier, target_epsilon, delta, accountant, noise_seed)
         super().__init__(learning_rate=0.0, name=name)
         self.inner_optimizer = inner_optimizer
         self.mechanism = mechanism
-        self.delta = delta
+        self.delta = None if delta is None else checks.delta(delta)
         self.budget = None if target_epsilon is None else Budget(target_epsilon, delta, accountant)
         self.max_physical_batch = max_physical_batch
         self.noise_seed = noise_seed
@@ -121,8 +121,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
 
         In this order: whoever reads both in between (a checkpoint written by another thread) finds no step uncounted.
         """
-        self._steps.assign_add(1)
-        with tf.control_dependencies([self._steps.value]):
+        with tf.control_dependencies(self.book.count_step()):
             gradients = [tf.identity(gradient) for gradient in gradients]
         type(self.inner_optimizer).apply(self.inner_optimizer, gradients, variables)
 
@@ -241,16 +240,16 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         return cls(**config)
 
 
-def check_privacy(noise_multiplier, target_epsilon, delta, accountant) -> None:
-    """Exactly one of noise_multiplier and target_epsilon, and delta where it is needed."""
+def check_privacy(noise_multiplier, target_epsilon, delta, accountant, noise_seed) -> None:
+    """Exactly one of noise_multiplier and target_epsilon, and for a target a delta and secret noise."""
     if (noise_multiplier is None) == (target_epsilon is None):
         given = "neither" if noise_multiplier is None else "both"
         raise ValueError(
             f"Give exactly one of noise_multiplier= (how much noise) and target_epsilon= with delta= (how much privacy); "
             f"{given} of the two was given."
         )
-    if delta is not None and not (isinstance(delta, float) and 0 < delta < 1):
-        raise ValueError(f"delta must lie between 0 and 1, well below 1 / (number of records), not {delta!r}.")
+    if delta is not None:
+        checks.delta(delta)
     if target_epsilon is None:
         if accountant != "pld":
             raise ValueError(
@@ -262,6 +261,12 @@ def check_privacy(noise_multiplier, target_epsilon, delta, accountant) -> None:
             f"target_epsilon={target_epsilon!r} needs delta=, well below 1 / (number of records): delta=1e-5, for example."
         )
     Budget(target_epsilon, delta, accountant)  # checks the numbers
+    if noise_seed is not None:
+        raise ValueError(
+            f"noise_seed={noise_seed!r} can't go with target_epsilon={target_epsilon!r}: whoever knows the seed can subtract the "
+            "noise, so no target can be kept, however much noise there is. Leave out noise_seed, or for a test give "
+            "noise_multiplier= in place of target_epsilon=."
+        )
 
 
 def _text(stored) -> str:

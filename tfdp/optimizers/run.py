@@ -34,7 +34,7 @@ class Run:
         self.settled = False
         self.event: Event = line.event
         self._kept: dict[Budget, int] = {}
-        self.began_at = self.epoch_began_at = self.planned_end = self.limit = self.book.steps
+        self.began_at = self.epoch_began_at = self.planned_end = self.limit = self.book.released
 
     def settle(self, epoch: int) -> None:
         """Called as each epoch begins.
@@ -42,7 +42,7 @@ class Run:
         Raises:
             ValueError: the steps that are left would cost more than the optimizer's target.
         """
-        self.epoch_began_at = self.book.steps
+        self.epoch_began_at = self.book.released
         if self.settled and self._settled_at == self.book.times_restored:
             return
         self.settled, self._settled_at = True, self.book.times_restored
@@ -64,7 +64,7 @@ class Run:
     def keep_within(self, budget: Budget) -> int:
         """No step past the budget. Returns the count of released steps at which it ends."""
         if budget not in self._kept:
-            self._kept[budget] = self.book.steps + self.book.keep_within(budget)
+            self._kept[budget] = self.book.released + self.book.keep_within(budget)
             self.limit = self.book.limit
         return self._kept[budget]
 
@@ -76,24 +76,28 @@ class Run:
         """Once; from the first step with it on it is the same noise, in this process or in another."""
         mechanism, book = self.optimizer.mechanism, self.book
         if book.calibration is None or book.calibration.began_at == book.steps:
-            mechanism.calibrate(budget, self._template.sampling, planned, spent=book.read().ledger)
-            book.calibration = Calibration(mechanism.noise_multiplier, book.steps, book.steps + planned)
+            spent = book.read().ledger
+            mechanism.calibrate(budget, self._template.sampling, planned, spent=spent)
+            book.calibration = Calibration(mechanism.noise_multiplier, spent.steps, spent.steps + planned)
         else:
             mechanism.noise_multiplier = book.calibration.noise_multiplier
 
     def _hold_to(self, budget: Budget, planned: int) -> None:
         book = self.book
-        more = self.keep_within(budget) - book.steps
-        if book.times_restored > self._restored_before:
+        more = self.keep_within(budget) - book.released
+        left = book.calibration.last_step - book.steps
+        if book.times_restored > self._restored_before and planned - left <= self._steps_per_epoch:
             # An epoch that was broken off is run again from its start: steps beyond the plan are not taken.
-            book.limit = self.limit = min(book.limit, max(book.calibration.last_step, book.steps))
+            book.allow(max(min(more, left), 0))
+            self.limit = book.limit
         elif more < planned:
-            book.limit = book.steps
+            book.allow(0)
             raise ValueError(
                 f"This fit plans {planned} steps, of which {more} keep to target_epsilon={budget.target_epsilon:g} at delta="
                 f"{budget.delta:g} ({budget.accountant}) after what was spent already, with the noise that the first fit was "
-                f"given ({book.calibration.noise_multiplier:.4g}). Plan fewer epochs or steps_per_epoch, or compile with a "
-                "new optimizer that has a larger target_epsilon; the model keeps its ledger."
+                f"given ({book.calibration.noise_multiplier:.4g}). Plan fewer epochs or steps_per_epoch (to go on with a fit "
+                "that was broken off, give initial_epoch), or compile with a new optimizer that has a larger target_epsilon; "
+                "the model keeps its ledger."
             )
 
 
@@ -113,10 +117,10 @@ class Opening(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         run = self._run
         # The variable is read only where the end is near: reading it waits for the step.
-        if run.is_cut_short and run.epoch_began_at + batch + 1 >= run.limit and run.book.steps >= run.limit:
+        if run.is_cut_short and run.epoch_began_at + batch + 1 >= run.limit and run.book.released >= run.limit:
             self.model.stop_training = True
 
     def on_epoch_end(self, epoch, logs=None):
-        if logs and self._run.book.steps == self._run.epoch_began_at:
+        if logs and self._run.book.released == self._run.epoch_began_at:
             # Keras's metrics say 0 of what they never saw.
             logs.update({name: math.nan for name in logs if not name.startswith("val_")})

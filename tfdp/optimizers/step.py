@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from tfdp.gradients import Plan, lot_gradients
+from tfdp.gradients.compilation import compiling
 from tfdp.gradients.layer_tree import map_tensors
 from tfdp.mechanisms import GaussianMechanism
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
@@ -35,7 +36,7 @@ class PrivateStep:
         """
         own, before = self.optimizer.mechanism, self.mechanism
         self.mechanism = type(own).from_config(own.get_config())
-        return before is not None and before.get_config() != self.mechanism.get_config()
+        return before is not None and _settings(before) != _settings(self.mechanism)
 
     def open(self) -> None:
         self._open.assign(True)
@@ -103,8 +104,9 @@ class PrivateStep:
         return sums, not_finite
 
     def _core(self, x, y, sample_weight, present):
-        found = lot_gradients(self.model, self.plan, x, y, sample_weight)
-        sums, not_finite = self.mechanism.bounded_sum(found.gradients, present)
+        with compiling(xla=self.jit_compile):
+            found = lot_gradients(self.model, self.plan, x, y, sample_weight)
+            sums, not_finite = self.mechanism.bounded_sum(found.gradients, present)
         loss = found.losses.reported(self.plan.shares, present)
         masks = keras.tree.map_structure(lambda t: getattr(t, "_keras_mask", None), found.y_pred)
         return sums, not_finite, (found.y_pred, masks), loss, found.losses.outputs
@@ -125,6 +127,11 @@ class PrivateStep:
             if mask is not None:
                 value._keras_mask = kept(mask)
         model.compute_metrics(x, y, y_pred, sample_weight)
+
+
+def _settings(mechanism: GaussianMechanism) -> tuple[type, dict]:
+    """All that a traced step holds of a mechanism: what it does, and with which numbers."""
+    return type(mechanism), mechanism.get_config()
 
 
 def _is_lot(data: Any) -> bool:

@@ -1,6 +1,8 @@
 """Private training of one model: what ``fit`` does differently, and the private step."""
 
 import math
+import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +20,7 @@ from tfdp.optimizers.fit_arguments import lots_of_fit
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.run import Opening, Run
 from tfdp.optimizers.step import PrivateStep
-from tfdp.optimizers.watchers import watchers_of
+from tfdp.optimizers.watchers import are_training_records, training_metrics_of, watchers_of
 
 
 class PrivateTraining:
@@ -30,6 +32,9 @@ class PrivateTraining:
         self._step: PrivateStep | None = None
         self._about: list = []
         self.run: Run | None = None  # while fit runs
+        self._alone = threading.Lock()  # held while fit runs, from its first line on
+        self._records: int | None = None
+        self._warned_of: set[tuple[float, int]] = set()
 
     @property
     def model(self) -> keras.Model:
@@ -42,11 +47,33 @@ class PrivateTraining:
             raise RuntimeError(ONLY_FIT)
         return self._step(data)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether fit runs, in any thread."""
+        return self._alone.locked()
+
     def fit(self, original: Callable, arguments: dict, public_size: int | None) -> Any:
-        """Draw the lots, prove the engine, plan the run, and let Keras run the epochs."""
+        """Draw the lots, prove the engine, plan the run, and let Keras run the epochs.
+
+        Raises:
+            RuntimeError: fit is running on this model: in another thread, or a callback called this one.
+        """
+        if not self._alone.acquire(blocking=False):
+            raise RuntimeError(
+                f"fit is already running on this model ({self.model.name!r}), and its steps belong to that run's line of the "
+                "ledger. Call fit again when it has returned; a callback must not call it."
+            )
+        try:
+            return self._fit(original, arguments, public_size)
+        finally:
+            self._alone.release()
+
+    def _fit(self, original: Callable, arguments: dict, public_size: int | None) -> Any:
         model, optimizer = self.model, self.optimizer
         self._check(model)
+        validated = _has_validation_records(arguments)
         lots, arguments = lots_of_fit(arguments, public_size)
+        self._check_lots(lots)
         self._build(model, lots)
         optimizer.generator.reseed_after_fork()
         about = _about(model, lots)
@@ -56,9 +83,11 @@ class PrivateTraining:
             self._step, self._about = PrivateStep(model, optimizer, plan, lots.batch_size), about
             model.train_function = None
         arguments["callbacks"] = callbacks = _with_ours_first(arguments["callbacks"], self._opening())
-        self.run = self._planned_run(lots, arguments)
-        arguments |= _stream(lots, arguments["steps_per_epoch"], self._step.jit_compile)
         try:
+            self.run = self._planned_run(lots, arguments, validated)
+            if optimizer.budget is not None:
+                self.warn_of_large_delta(optimizer.budget.delta)
+            arguments |= _stream(lots, arguments["steps_per_epoch"], self._step.jit_compile)
             # XLA compiles the step's core, see PrivateStep; around it shapes change with every lot.
             with instance_attribute(model, "_jit_compile", False):
                 return original(**arguments)
@@ -69,7 +98,19 @@ class PrivateTraining:
             if isinstance(callbacks, keras.callbacks.CallbackList):  # the caller's own, for the next fit as well
                 callbacks.callbacks[:] = [c for c in callbacks.callbacks if not isinstance(c, Opening)]
 
-    def _planned_run(self, lots: PoissonBatches | DeclaredDataset, arguments: dict) -> Run:
+    def warn_of_large_delta(self, delta: float) -> None:
+        """Once for each delta that says nothing, given the number of records of the fit that runs."""
+        records = self._records
+        if not records or delta < 1 / records or (delta, records) in self._warned_of:
+            return
+        self._warned_of.add((delta, records))
+        warnings.warn(
+            f"delta={delta:g} is at least 1 / {records} records: a mechanism that publishes one whole record, chosen at random, "
+            "would keep to it with an epsilon of 0. Give a delta well below 1 / (number of records).",
+            stacklevel=2,
+        )
+
+    def _planned_run(self, lots: PoissonBatches | DeclaredDataset, arguments: dict, validated: bool) -> Run:
         declared = isinstance(lots, DeclaredDataset)
         line = OpenLine(
             event=NotPrivateEvent("not settled yet"),
@@ -78,7 +119,7 @@ class PrivateTraining:
             weights=sum(math.prod(v.shape) for v in self.model.trainable_variables),
             steps_per_pass=lots.steps_per_pass if declared else None,
             unchecked=lots.unchecked if declared else (),
-            watchers=watchers_of(_listed(arguments["callbacks"])),
+            watchers=watchers_of(_listed(arguments["callbacks"]), training_metrics_of(self.model), validated),
         )
 
         def freeze() -> Event:
@@ -127,6 +168,16 @@ class PrivateTraining:
                     "Compile again with a new optimizer; the model keeps its ledger."
                 )
 
+    def _check_lots(self, lots: PoissonBatches | DeclaredDataset) -> None:
+        budget = self.optimizer.budget
+        if lots.seeded and budget is not None:
+            raise ValueError(
+                f"The lots have a sampling_seed, and whoever knows it knows which records are in which lot: no target can be "
+                f"kept (target_epsilon={budget.target_epsilon:g}), however much noise there is. Leave out sampling_seed, or for "
+                "a test give the optimizer noise_multiplier= in place of target_epsilon=."
+            )
+        self._records = lots.sampling.size
+
     def _build(self, model: keras.Model, lots: PoissonBatches | DeclaredDataset) -> None:
         """Weights, losses and metrics exist before the proof and the first trace."""
         record = map_tensors(tf.convert_to_tensor, lots.head(2))
@@ -160,6 +211,14 @@ def _same(one: list, other: list) -> bool:
     return len(one) == len(other) and all(
         a is b or (isinstance(a, plain) and isinstance(b, plain) and a == b) for a, b in zip(one, other, strict=True)
     )
+
+
+def _has_validation_records(arguments: dict) -> bool:
+    """Of what fit was given: records that are not trained on."""
+    given = arguments["validation_data"]
+    if given is None:  # Keras cuts them off from the training records
+        return bool(arguments["validation_split"])
+    return not are_training_records(arguments["x"], given)
 
 
 def _with_ours_first(callbacks: Any, opening: Opening) -> Any:

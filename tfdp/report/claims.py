@@ -27,14 +27,11 @@ from tfdp.accounting import (
     mutual_information_bound,
     report,
 )
+from tfdp.accounting.budgets import TAILS_SHARE
 from tfdp.report.facts import Facts
 
 MEMBERSHIP = "a record's membership in the training of the model"
 INFORMATION = "what all releases together say about the records (mutual information)"
-
-# So much of a filter's delta is set apart for the tails (5.). It is a constant, because the run's own price is learnt
-# from the releases: a run that would pay more counts as stopped by it, and gets no proven claim.
-_SHARE_OF_TAILS = 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,13 +124,9 @@ class _Claims:
         return "; ".join(parts)
 
     def _filtered(self, budget: Budget) -> Claim:
-        """At order a, the filter's bound r converts to the target at delta. With the tails' share s it converts to
-
-        r + log(1 - 1 / a) - (log((1 - s) delta) + log a) / (a - 1) = target - log(1 - s) / (a - 1).
-        """
+        """Every step was held to the target at the delta that is left without the tails' share (``TAILS_SHARE``)."""
         tails = self.facts.price_of_tails(self.facts.ledger)
-        epsilon = budget.target_epsilon - math.log1p(-_SHARE_OF_TAILS) / (budget.order - 1)
-        doubts = self.watched + _unproven_tails(self.facts.ledger, tails, _SHARE_OF_TAILS * budget.delta)
+        doubts = self.watched + _unproven_tails(self.facts.ledger, tails, TAILS_SHARE * budget.delta)
         status = Status.APPROXIMATE if doubts else Status.PROVEN
         how = (
             f"filter: each step was held to target_epsilon={budget.target_epsilon:g} at Renyi order {budget.order:g}, fixed "
@@ -141,7 +134,7 @@ class _Claims:
             "delta pays for the noise's missing tails"
         )
         relation = self.facts.ledger.relation
-        return Claim(MEMBERSHIP, relation, epsilon, budget.delta, None, status, how, doubts)
+        return Claim(MEMBERSHIP, relation, budget.target_epsilon, budget.delta, None, status, how, doubts)
 
 
 def _unproven_tails(ledger: Ledger, price: float, allowed: float) -> tuple[str, ...]:
@@ -155,6 +148,10 @@ def _unproven_tails(ledger: Ledger, price: float, allowed: float) -> tuple[str, 
     )
 
 
+_CURE = "Watch a metric of validation records, such as monitor='val_loss',"
+_CURE_OF_NAME = "Give fit validation_data that holds other records, give no training metric such a name,"
+
+
 def _watched(facts: Facts) -> tuple[str, ...]:
     """Rule 3. What a callback of unknown action did is not known either: it is listed, not judged."""
     acted = {
@@ -165,7 +162,7 @@ def _watched(facts: Facts) -> tuple[str, ...]:
     }
     return tuple(
         f"{callback} {action} by {metric or 'a metric that is not known'}, which is computed from training records without "
-        "noise. Watch a metric of validation records, such as monitor='val_loss', or leave the callback out."
+        f"noise. {_CURE_OF_NAME if (metric or '').startswith('val_') else _CURE} or leave the callback out."
         for callback, action, metric in sorted(acted, key=str)
     )
 

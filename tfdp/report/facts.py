@@ -54,14 +54,13 @@ class Facts:
 
     @functools.cached_property
     def priced(self) -> Ledger:
-        """The ledger with the steps that were planned and not taken, where a callback may have ended training.
+        """The ledger, or what was planned if that is more and a callback may have had a hand in it.
 
-        Whether to go on was then decided by looking at results. The run that takes all planned steps reveals at least as
-        much as one that stops: what was seen at the stop, and where it was, can be computed from it.
+        Whether to go on, or which of the weights in between became the model, was then decided by looking at results. The
+        run that takes all planned steps reveals at least as much as one that stops, or hands out one of its checkpoints:
+        what was seen, and where, can be computed from it.
         """
-        return Ledger.combined(
-            self.ledger, *(record.not_taken for record in self.fits if _may_have_been_stopped(record))
-        )
+        return Ledger.covering(self.ledger, *(record.planned for record in self.fits if _may_have_been_chosen(record)))
 
     def price_of_tails(self, ledger: Ledger) -> float:
         """What it costs in delta that the noise has an end, over all steps of `ledger`."""
@@ -69,8 +68,9 @@ class Facts:
         return sum(finite_support_delta(self.weights, steps, noise_multiplier) for steps, noise_multiplier in events)
 
 
-def _may_have_been_stopped(record: FitRecord) -> bool:
-    return record.steps > 0 and any(watcher.action in ("stops training", "unknown") for watcher in record.watchers)
+def _may_have_been_chosen(record: FitRecord) -> bool:
+    actions = {watcher.action for watcher in record.watchers}
+    return record.steps > 0 and bool(actions & {"stops training", "chooses weights", "unknown"})
 
 
 def _why_not_private(event: Event) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from tfdp.accounting import FitRecord, Watcher
+from tfdp.accounting import FitRecord, Ledger, Watcher
 from tfdp.report.facts import Facts
 
 
@@ -53,19 +53,20 @@ def limits_of(facts: Facts) -> tuple[Limit, ...]:
     if facts.not_private or not (facts.ledger.steps or facts.private_optimizer):
         return (_EVERYTHING,)
     diagnostics = (_NOT_FINITE,) if facts.counts_not_finite else ()
-    return (*_number_of_steps(facts.fits), *_callbacks(facts.fits), *_ALWAYS, *diagnostics)
+    return (*_number_of_steps(facts), *_callbacks(facts.fits), *_ALWAYS, *diagnostics)
 
 
-def _number_of_steps(fits: tuple[FitRecord, ...]) -> Iterator[Limit]:
+def _number_of_steps(facts: Facts) -> Iterator[Limit]:
     """A plan that was fixed beforehand is taken for granted where no callback is known to have changed it."""
-    calls = sum(record.fits for record in fits if record.steps)
+    calls = sum(record.fits for record in facts.fits if record.steps)
     if calls > 1:
         yield Limit(
             "number_of_fits",
             f"The choice to call fit again ({calls} calls): their number counts as planned, not as chosen by looking.",
         )
-    left = sum(record.not_taken.steps for record in fits if not record.watchers)
-    if left:
+    planned = Ledger.covering(facts.ledger, *(record.planned for record in facts.fits))
+    left = planned.steps - facts.priced.steps
+    if left > 0:
         yield Limit(
             "ended_early",
             f"The choice to stop: training ended {left:,} steps before its plan, by hand or by an error. If it was by "

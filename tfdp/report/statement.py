@@ -10,7 +10,7 @@ import math
 
 import keras
 
-from tfdp.accounting import FitRecord, Ledger, Relation, Status
+from tfdp.accounting import FitRecord, Ledger, Relation, Status, checks
 from tfdp.optimizers import PrivateOptimizer
 from tfdp.report import wording
 from tfdp.report.claims import MEMBERSHIP, Claim, claims_of
@@ -119,9 +119,12 @@ def statement_of(facts: Facts, delta: float | None, settings_fixed_beforehand: b
 
 def _delta(facts: Facts, given: float | None) -> float | None:
     if given is not None:
-        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1:
-            raise ValueError(f"delta lies between 0 and 1, well below 1 / (number of records), not {given!r}.")
-        return float(given)
+        try:
+            return checks.delta(given)
+        except ValueError:
+            raise ValueError(
+                f"delta lies between 0 and 1, well below 1 / (number of records), not {given!r}."
+            ) from None
     if facts.delta is not None:
         return facts.delta
     budgets = [budget.delta for record in facts.fits for budget in record.budgets]
@@ -152,7 +155,7 @@ def _released(ledger: Ledger) -> list[dict]:
 
 
 def _fit(record: FitRecord) -> dict:
-    return {**dataclasses.asdict(record), "not_taken": _released(record.not_taken)}
+    return {**dataclasses.asdict(record), "planned": _released(record.planned)}
 
 
 def _versions() -> dict[str, str]:

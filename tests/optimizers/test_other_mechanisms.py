@@ -1,0 +1,49 @@
+"""A mechanism of another class may take the place of the first: its own steps are taken, and priced."""
+
+import keras
+import numpy as np
+
+import tfdp
+from tests.optimizers import tiny
+from tfdp.accounting import GaussianEvent, NotPrivateEvent
+from tfdp.mechanisms import GaussianMechanism
+
+
+class Doubled(GaussianMechanism):
+    """The same settings, twice the step, another price."""
+
+    def privatise(self, sums, expected_lot_size, generator):
+        return [2 * s for s in super().privatise(sums, expected_lot_size, generator)]
+
+    def event(self):
+        return NotPrivateEvent("doubled")
+
+
+def test_with_the_same_settings_another_class_is_another_mechanism():
+    model = tiny.private(tiny.noiseless())
+    tiny.train(model)
+    model.optimizer.mechanism = Doubled(tiny.CLIP, 0.0)
+    before = model.get_weights()
+    tiny.train(model)
+    assert [line.event.reason for line in model.optimizer.ledger][1] == "doubled"
+    tiny.assert_weights(model, tiny.after_sgd(before, learning_rate=0.2))
+
+
+def test_with_the_same_class_and_settings_nothing_is_traced_anew():
+    model = tiny.private(tiny.noisy())
+    tiny.train(model)
+    graph = model.train_function
+    model.optimizer.mechanism = GaussianMechanism(tiny.CLIP, 1.0)
+    tiny.train(model)
+    assert model.train_function is graph
+    (line,) = model.optimizer.ledger
+    assert line.event == GaussianEvent(1.0)
+
+
+def test_a_target_finds_the_noise_of_a_mechanism_that_was_given_none():
+    optimizer = tfdp.PrivateOptimizer("sgd", GaussianMechanism(1.0), target_epsilon=3.0, delta=1e-5)
+    model = tiny.private(optimizer)
+    x, y = (np.repeat(part, 50, axis=0) for part in (tiny.X, tiny.Y))
+    model.fit(x, y, batch_size=100, verbose=0)
+    assert isinstance(optimizer.inner_optimizer, keras.optimizers.SGD)
+    assert 0.99 * 3.0 <= tfdp.accounting.epsilon(optimizer.ledger, delta=1e-5) <= 3.0
