@@ -15,7 +15,18 @@ from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-from tfdp.gradients.factored import EPSILON, GRAM, MATERIALISED, TINY, OuterSum, PerExampleGradient, rows, weighted
+from tfdp.gradients.factored import (
+    EPSILON,
+    GRAM,
+    MATERIALISED,
+    TINY,
+    OuterSum,
+    PerExampleGradient,
+    rows,
+    weighted,
+    weighted_sum_of,
+    worth_keeping,
+)
 
 _CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
 _FEW_CHANNELS = 32  # with fewer, one offset makes a thin matrix: a row of the kernel's offsets is taken together
@@ -126,6 +137,7 @@ class Convolved(PerExampleGradient):
         self.window, self.shape, self.form = window, tuple(shape), form
         self.counts = [_size(self.d, 1 + axis) for axis in range(len(window.strides))]
         self.places = _product(self.counts)
+        self._built: list[tf.Tensor] | None = None  # the gradients, cut as `_products` cuts them
 
     def squared_norms(self):
         channels, filters = self.shape[-2:]
@@ -138,12 +150,16 @@ class Convolved(PerExampleGradient):
         if self._form() == GRAM:
             squared = tf.maximum(self._gram(), 0.0)
             return squared + 4 * EPSILON * a2 * d2 + places * TINY * (width * d2 + filters * a2)
-        squared = tf.add_n(
-            [tf.reduce_sum(tf.square(part), [1, 2]) for part in self._products(channels < _FEW_CHANNELS)]
-        )
+        parts = self._products(by_rows=channels < _FEW_CHANNELS)
+        if worth_keeping(math.prod(self.shape)):
+            self._built = parts
+        squared = tf.add_n([tf.reduce_sum(tf.square(part), [1, 2]) for part in parts])
         return tf.square(tf.sqrt(squared) + 2 * EPSILON * tf.sqrt(places) * tf.sqrt(a2) * tf.sqrt(d2))
 
     def weighted_sum(self, coefficients):
+        if self._built is not None:
+            sums = [weighted_sum_of(part, coefficients) for part in self._built]
+            return tf.reshape(tf.concat(sums, 0), self.shape)
         keep = tf.not_equal(coefficients, 0)
         d = weighted(self.d, coefficients)
         kernel = tf.zeros(self.shape)

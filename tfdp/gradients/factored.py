@@ -16,6 +16,7 @@ that underflow. Norms that overflow are infinite, and such an example is left ou
 """
 
 import abc
+import math
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -24,6 +25,7 @@ from tfdp.gradients.compilation import under_xla
 
 EPSILON = 2.0**-23  # spacing of float32 at 1
 TINY = 2.0**-126  # a float32 product below this reads as 0
+_WORTH_KEEPING = 2**14  # numbers an example: gradients of that size, once built for their norms, are kept for the sum
 _WORTH_A_BRANCH = 1024  # numbers an example: with fewer, copying them costs less than a branch
 GRAM = "gram"
 MATERIALISED = "materialised"
@@ -44,6 +46,18 @@ def rows(values: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
 def weighted(values: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
     """Each row times its coefficient; 0 where that is 0, whatever was in the row."""
     return tf.math.multiply_no_nan(values, _column(coefficients, values))
+
+
+def weighted_sum_of(gradients: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
+    """``sum_i c[i] g[i]`` of gradients that are built, ``[B, ...]``."""
+    flat = tf.reshape(gradients, [tf.shape(gradients)[0], math.prod(gradients.shape[1:])])
+    kept = rows(flat, tf.not_equal(coefficients, 0))
+    return tf.reshape(tf.linalg.matvec(kept, coefficients, transpose_a=True), gradients.shape[1:])
+
+
+def worth_keeping(size: int) -> bool:
+    """Whether so many numbers an example are few enough to stay in memory between norms and sum."""
+    return size <= _WORTH_KEEPING
 
 
 def _column(one_a_row: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
@@ -88,8 +102,7 @@ class Materialised(PerExampleGradient):
         return tf.reduce_sum(tf.square(self._flat), 1)
 
     def weighted_sum(self, coefficients):
-        kept = rows(self._flat, tf.not_equal(coefficients, 0))
-        return tf.reshape(tf.linalg.matvec(kept, coefficients, transpose_a=True), self.shape)
+        return tf.reshape(weighted_sum_of(self._flat, coefficients), self.shape)
 
     def materialise(self):
         return tf.reshape(self._flat, [-1, *self.shape])
@@ -116,6 +129,7 @@ class OuterSum(PerExampleGradient):
         self.shape = tuple(shape)
         self.layout = layout
         self.form = form
+        self._built: tf.Tensor | None = None
 
     def fold(self, batch):
         self.a, self.d = (_fold_places(v, batch) for v in (self.a, self.d))
@@ -144,6 +158,8 @@ class OuterSum(PerExampleGradient):
         return tf.reduce_sum(squared, 1)
 
     def weighted_sum(self, coefficients):
+        if self._built is not None and worth_keeping(math.prod(self.shape)):
+            return tf.reshape(self._arranged(weighted_sum_of(self._built, coefficients)[None]), self.shape)
         keep = tf.not_equal(coefficients, 0)
         a = rows(self.a, keep)
         d = weighted(self.d, coefficients)
@@ -164,7 +180,9 @@ class OuterSum(PerExampleGradient):
         return tf.reshape(g, [-1, *self.shape])
 
     def _products(self) -> tf.Tensor:
-        return tf.matmul(self.a, self.d, transpose_a=True)
+        if self._built is None:
+            self._built = tf.matmul(self.a, self.d, transpose_a=True)
+        return self._built
 
     def _form(self) -> str:
         if self.form is not None:

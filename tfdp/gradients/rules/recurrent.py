@@ -1,9 +1,9 @@
 """Recurrent layers: over time, a gate's pre-activation is a time-distributed Dense output.
 
 With ``z_t = x_t W + h_{t-1} U + b`` and ``d_t`` the gradient at ``z_t``, the gradients are ``sum_t x_t (x) d_t``,
-``sum_t h_{t-1} (x) d_t`` and ``sum_t d_t``. The ``z_t`` live inside a loop, so ``d_t`` is taken from outside it: the layer
-runs on the inputs ``[x_t, e_t]`` with the kernel ``[W; I]`` and ``e_t = 0``, which changes nothing and makes the gradient at
-``e_t`` the one at ``z_t``.
+``sum_t h_{t-1} (x) d_t`` and ``sum_t d_t``. The ``z_t`` live inside a loop, so ``d_t`` is taken from outside it: ``x_t W`` is
+computed for all steps at once, and the layer's own loop runs on it, with a cell that adds what is left of ``z_t``. The
+gradient at ``x_t W`` is the one at ``z_t``. Cells are written out here as Keras 3 defines them; the self-proof compares.
 """
 
 import contextlib
@@ -17,14 +17,60 @@ from tfdp.gradients.rules.dense import places
 from tfdp.gradients.rules.registry import Tapped, rule
 
 layers = keras.layers
-CELLS = {layers.LSTM: layers.LSTMCell, layers.SimpleRNN: layers.SimpleRNNCell, layers.GRU: layers.GRUCell}
+ops = keras.ops
+
+
+def _lstm(cell, projected, states):
+    h, carry = states
+    z = projected + ops.matmul(h, cell.recurrent_kernel)
+    i, f, c, o = ops.split(z + cell.bias if cell.use_bias else z, 4, axis=-1)
+    carry = cell.recurrent_activation(f) * carry + cell.recurrent_activation(i) * cell.activation(c)
+    h = cell.recurrent_activation(o) * cell.activation(carry)
+    return h, [h, carry]
+
+
+def _simple(cell, projected, states):
+    z = projected + ops.matmul(states[0], cell.recurrent_kernel)
+    h = cell.activation(z + cell.bias if cell.use_bias else z)
+    return h, [h]
+
+
+def _gru(cell, projected, states):
+    (h,), units = states, cell.units
+    bias, recurrent_bias = 0.0, 0.0
+    if cell.use_bias:
+        bias, recurrent_bias = (cell.bias[0], cell.bias[1]) if cell.reset_after else (cell.bias, 0.0)
+    x_z, x_r, x_h = ops.split(projected + bias, 3, axis=-1)
+    seen = cell.recurrent_kernel if cell.reset_after else cell.recurrent_kernel[:, : 2 * units]
+    inner = ops.matmul(h, seen) + recurrent_bias
+    update = cell.recurrent_activation(x_z + inner[:, :units])
+    reset = cell.recurrent_activation(x_r + inner[:, units : 2 * units])
+    if cell.reset_after:
+        candidate = reset * inner[:, 2 * units :]
+    else:
+        candidate = ops.matmul(reset * h, cell.recurrent_kernel[:, 2 * units :])
+    h = update * h + (1 - update) * cell.activation(x_h + candidate)
+    return h, [h]
+
+
+CELLS = {
+    layers.LSTM: (layers.LSTMCell, _lstm),
+    layers.SimpleRNN: (layers.SimpleRNNCell, _simple),
+    layers.GRU: (layers.GRUCell, _gru),
+}
+
+
+def _step(layer):
+    """What a step of the layer's cell does with the projected input; None if the cell is of another kind."""
+    steps = (step for family, (kind, step) in CELLS.items() if isinstance(layer, family) and type(layer.cell) is kind)
+    return next(steps, None)
 
 
 def _applies(layer: keras.layers.RNN) -> bool:
     """Masks of dropout are drawn inside the loop; a state kept between lots would mix them."""
     cell = layer.cell
     return (
-        any(isinstance(layer, family) and type(cell) is kind for family, kind in CELLS.items())
+        _step(layer) is not None
         and not cell.dropout
         and not cell.recurrent_dropout
         and not layer.stateful
@@ -33,19 +79,21 @@ def _applies(layer: keras.layers.RNN) -> bool:
 
 
 def at_gates(layer, call, watch, args, kwargs) -> Tapped:
-    """Taps ``e_t``; keeps ``h_t`` of every step, in the order of processing."""
-    cell = layer.cell
+    """Taps ``x_t W``; keeps ``h_t`` of every step, in the order of processing."""
+    cell, step = layer.cell, _step(layer)
     arguments = dict(zip(("sequences", "initial_state"), args, strict=False)) | kwargs
     x = arguments.pop("sequences")
-    width = cell.kernel.shape[1]
-    extra = tf.zeros(tf.concat([tf.shape(x)[:2], [width]], 0), x.dtype)
-    extra.set_shape([*x.shape[:2], width])
-    watch(extra)
-    widened = tf.concat([tf.cast(cell.kernel, x.dtype), tf.eye(width, dtype=x.dtype)], 0)
+    kernel = tf.cast(cell.kernel, x.dtype)
+    projected = tf.matmul(x, kernel)
+    watch(projected)
+
+    def on_projected(inputs, states, training=False):
+        return step(cell, inputs, states if isinstance(states, tuple | list) else [states])
+
     with contextlib.ExitStack() as shadows:
-        shadows.enter_context(instance_attribute(cell, "kernel", widened))
+        shadows.enter_context(instance_attribute(cell, "call", on_projected))
         shadows.enter_context(instance_attribute(layer, "return_sequences", True))
-        output = call(tf.concat([x, extra], 2), **arguments)
+        output = call(projected, **arguments)
     hidden, *states = output if isinstance(output, tuple | list) else [output]
     first = hidden if layer.return_sequences else hidden[:, -1]
     initial = arguments.get("initial_state")
@@ -53,7 +101,7 @@ def at_gates(layer, call, watch, args, kwargs) -> Tapped:
     if initial is not None:
         start = tf.cast(keras.tree.flatten(initial)[0], hidden.dtype)[:, None]
     before = tf.concat([start, hidden[:, :-1]], 1)
-    return Tapped((first, *states) if states else first, [extra], (x, before))
+    return Tapped((first, *states) if states else first, [projected], (x, before))
 
 
 def _seen(call, d):
