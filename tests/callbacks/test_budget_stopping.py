@@ -254,6 +254,17 @@ def test_going_back_to_a_checkpoint_gives_no_step_back(tmp_path):
     assert model.optimizer.ledger.steps == 82
 
 
+def test_a_checkpoint_loaded_as_every_epoch_begins_lets_training_go_on(tmp_path):
+    path = tmp_path / "first.weights.h5"
+    model = model_with(2.0)
+    fit(model, epochs=1)
+    model.save_weights(path)
+    load = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: model.load_weights(path))
+    history = fit(model, BudgetStopping(1.0, 1e-5), load, epochs=2)
+    assert model.optimizer.ledger.steps == 60
+    assert np.isfinite(history.history["loss"]).all()
+
+
 class Resets(keras.callbacks.Callback):
     """A warm restart: the optimizer's state is thrown away."""
 

@@ -23,7 +23,7 @@ from tfdp.gradients.independence import Independence, MixesExamples
 from tfdp.gradients.per_example import MAP, XLA
 from tfdp.gradients.plan import Plan, first_plan, widen
 from tfdp.gradients.state import StateAssigned
-from tfdp.gradients.trial import PinnedState, Trial, dense, total_norm, unpacked, values
+from tfdp.gradients.trial import PinnedState, Trial, dense, unpacked, values
 
 MOST_ATTEMPTS = 64
 
@@ -57,6 +57,14 @@ class Probe:
     engine: list[np.ndarray]
     squared_norms: np.ndarray
     rows: np.ndarray  # of every site's call
+
+
+def _beside_own(probe: Probe) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    return probe.engine, probe.reference
+
+
+def _beside_whole(probe: Probe) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    return probe.engine, probe.whole_reference
 
 
 class _Coverage:
@@ -103,10 +111,10 @@ class _Coverage:
         if folded - plan.folded:
             plan.folded |= folded
             return []
-        failed = self._uncovered(single, single.whole_reference)
+        failed = self._uncovered(single, single.whole_reference, lambda: _beside_whole(probe(alone, 0)), set())
         if not plan.shares:
-            for found in several:
-                failed |= self._uncovered(found, found.reference)
+            for row, found in enumerate(several):
+                failed |= self._uncovered(found, found.reference, lambda row=row: _beside_own(probe(lot, row)), failed)
         elif not failed and not self._shares_hold(plan, probe, single):
             raise MixesExamples(self._added_loss_message())
         variables = self.trial.model.trainable_variables
@@ -155,16 +163,15 @@ class _Coverage:
         calls = zip(self._site_layers, probe.rows.tolist(), strict=True) if self._site_layers else []
         return {id(layer) for layer, rows in calls if rows != batch and rows % batch == 0}
 
-    def _uncovered(self, probe: Probe, reference: list[np.ndarray]) -> set[int]:
-        overall = total_norm(reference)
-        failed = set()
-        for i, (mine, true) in enumerate(zip(probe.engine, reference, strict=True)):
-            size = np.linalg.norm(true)
-            allowed = self.trial.tolerance * (size + 1e-3 * overall) + 1e-12
-            norm = np.sqrt(probe.squared_norms[i])
-            if not np.linalg.norm(mine - true) <= allowed or not abs(norm - size) <= allowed:
-                failed.add(i)
-        return failed
+    def _uncovered(self, probe: Probe, reference: list[np.ndarray], again: Callable, known: set[int]) -> set[int]:
+        """The weights, beside those known, where the engine's gradient is not the reference or its norm not its own.
+
+        ``again`` finds (gradient, reference) anew: where the engine runs a layer a second time, kinks may fall otherwise.
+        """
+        sizes = [np.linalg.norm(gradient) for gradient in probe.engine]
+        failed = set(self.trial.apart(np.sqrt(probe.squared_norms), sizes)) - known
+        apart = [i for i in self.trial.apart(probe.engine, reference) if i not in failed | known]
+        return failed | set(self.trial.persisting(again, apart))
 
     def _shares_hold(self, plan: Plan, probe, single: Probe) -> bool:
         """Whether losses added for the whole lot are the examples' mean or sum: found by trying, first all alike."""
@@ -177,9 +184,15 @@ class _Coverage:
             probe = self._probe(plan)
             alone, *lots = next(iter(self.trial.records.lots_of_one_among_others()))
             single = probe(alone, 0)
-            if not any(self._uncovered(probe(lot, 0), single.whole_reference) for lot in lots):
+            if not any(self._differs_in_company(probe, alone, lot, single) for lot in lots):
                 return True
         return False
+
+    def _differs_in_company(self, probe, alone, lot, single: Probe) -> bool:
+        def again():
+            return probe(lot, 0).engine, probe(alone, 0).whole_reference
+
+        return bool(self._uncovered(probe(lot, 0), single.whole_reference, again, set()))
 
     def _added_loss_message(self) -> str:
         layers = ", ".join(repr(name) for name in dict.fromkeys(self.added_by))

@@ -1,7 +1,7 @@
 """What the self-proof runs on: a model, made-up records, and everything random or stateful pinned to one value."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tfdp.gradients.layer_tree import all_layers, map_tensors, seed_generators
 from tfdp.gradients.made_up import made_up_records
+from tfdp.gradients.rounding import NEARBY, persisting
 from tfdp.gradients.state import no_state_assigned
 
 ROUNDING = {"float16": 3e-2, "bfloat16": 2e-1}  # of a gradient in these types, when a lot's size changes
@@ -35,14 +36,33 @@ class Trial:
 
     def close(self, found, expected, tolerance: float | None = None) -> bool:
         """Equal to rounding. Where the example alone is not finite already, nothing can be told."""
+        return not np.isfinite(total_norm(expected)) or not self.apart(found, expected, tolerance)
+
+    def apart(self, found, expected, tolerance: float | None = None) -> list[int]:
+        """The places of the arrays that are not equal to rounding."""
+        everywhere = self._differences(found, expected, tolerance)
+        return [i for i, difference in enumerate(everywhere) if not np.linalg.norm(difference) <= 1]
+
+    def persisting(self, pair: Callable[[], tuple], places: list[int], tolerance: float | None = None) -> list[int]:
+        """Of these places of two lists of gradients, those where more than rounding at a kink sets them apart.
+
+        ``pair`` finds both, (found, expected), anew at the present weights. Places are in their order.
+        """
+        if not places:
+            return []
+
+        def differences():
+            everywhere = enumerate(self._differences(*pair(), tolerance))
+            return [difference for i, difference in everywhere if i in places]
+
+        return [places[i] for i in persisting(self.state.nearby_weights, differences)]
+
+    def _differences(self, found, expected, tolerance: float | None) -> Iterator[np.ndarray]:
+        """In units of what is tolerated."""
         tolerance = self.tolerance if tolerance is None else tolerance
         overall = total_norm(expected)
-        if not np.isfinite(overall):
-            return True
-        return all(
-            np.linalg.norm(np.float64(a) - np.float64(b)) <= tolerance * (np.linalg.norm(b) + 1e-3 * overall) + 1e-12
-            for a, b in zip(found, expected, strict=True)
-        )
+        for a, b in zip(found, expected, strict=True):
+            yield (np.float64(a) - np.float64(b)) / (tolerance * (np.linalg.norm(b) + 1e-3 * overall) + 1e-12)
 
     def _loss_is_finite(self, record: Any) -> bool:
         """Run the model and its loss once on these records: whatever is wrong with them shows here."""
@@ -82,6 +102,19 @@ class PinnedState:
         """Every weight moved a little off its value, upwards, so that variances stay positive and zeros don't stay."""
         with self._moved(self._weights):
             yield
+
+    @contextlib.contextmanager
+    def nearby_weights(self, number: int) -> Iterator[None]:
+        """Every weight moved a very little off its present value; ``number`` says which way."""
+        rng = np.random.default_rng(number)
+        present = [(v, v.numpy()) for v, _ in self._weights]
+        try:
+            for variable, value in present:
+                variable.assign((value + NEARBY * rng.random(value.shape) * np.abs(value)).astype(value.dtype))
+            yield
+        finally:
+            for variable, value in present:
+                variable.assign(value)
 
     @contextlib.contextmanager
     def other_metrics(self) -> Iterator[None]:

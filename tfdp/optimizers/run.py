@@ -16,7 +16,7 @@ class Run:
 
     That is at the beginning of the first epoch that runs and not earlier: BackupAndRestore brings back weights, ledger and
     noise after fit has begun. Whenever a checkpoint is restored in the middle of fit, the step refuses (``Book.restore``)
-    until the next epoch begins, and everything is settled anew.
+    until everything was settled anew.
     """
 
     def __init__(
@@ -37,17 +37,17 @@ class Run:
         self.began_at = self.epoch_began_at = self.planned_end = self.limit = self.book.released
 
     def settle(self, epoch: int) -> None:
-        """Called as each epoch begins.
+        """Called as each epoch begins, and when a checkpoint was restored in the middle of it.
 
         Raises:
             ValueError: the steps that are left would cost more than the optimizer's target.
         """
         self.epoch_began_at = self.book.released
-        if self.settled and self._settled_at == self.book.times_restored:
+        if self.is_settled:
             return
         self.settled, self._settled_at = True, self.book.times_restored
         planned = (self._epochs - epoch) * self._steps_per_epoch
-        self._kept = {}
+        budgets, self._kept = list(self._kept), {}
         self.began_at, self.planned_end, self.limit = (
             self.book.steps,
             self.book.steps + planned,
@@ -60,6 +60,12 @@ class Run:
         self.book.open(dataclasses.replace(self._template, event=self.event, planned=planned))
         if budget is not None:
             self._hold_to(budget, planned)
+        for budget in budgets:  # of callbacks, if this is not the first time
+            self.keep_within(budget)
+
+    @property
+    def is_settled(self) -> bool:
+        return self.settled and self._settled_at == self.book.times_restored
 
     def keep_within(self, budget: Budget) -> int:
         """No step past the budget. Returns the count of released steps at which it ends."""
@@ -110,9 +116,14 @@ class Opening(keras.callbacks.Callback):
         super().__init__()
         self._begin_epoch = begin_epoch
         self._run: Run | None = None
+        self._epoch = 0
 
     def on_epoch_begin(self, epoch, logs=None):
-        self._run = self._begin_epoch(epoch)
+        self._epoch, self._run = epoch, self._begin_epoch(epoch)
+
+    def on_train_batch_begin(self, batch, logs=None):
+        if not self._run.is_settled:
+            self._begin_epoch(self._epoch)
 
     def on_train_batch_end(self, batch, logs=None):
         run = self._run
