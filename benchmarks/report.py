@@ -163,7 +163,10 @@ def write_docs(entries: list[Entry], where: dict, docs: Path = DOCS) -> None:
     """Tables and plots of all protocols into docs/performance.md; what else stands there stays."""
     docs.mkdir(exist_ok=True)
     versions = ", ".join(f"{name} {version}" for name, version in where["packages"].items())
-    measured = f"Measured on {where['cores']} cores of {where['processor']}, Python {where['python']}, {versions}."
+    clock = "CPU time of all threads" if where.get("clock") == "cpu" else "Wall-clock time"
+    measured = (
+        f"{clock}. Measured on {where['cores']} cores of {where['processor']}, Python {where['python']}, {versions}."
+    )
     for how in dict.fromkeys(one.protocol for one in entries):
         chosen = [one for one in entries if one.protocol == how]
         image = docs / f"performance-{how}.png"

@@ -63,7 +63,7 @@ def entry(workload: Workload, optimizer: str, side: str, how: str, **measured: A
     return Entry(workload.name, library, method, optimizer, how, **measured)
 
 
-def fit_cost(workload: Workload, optimizer: str, steps: int, repeats: int) -> list[Entry]:
+def fit_cost(workload: Workload, optimizer: str, steps: int, repeats: int, clock: str = "wall") -> list[Entry]:
     """Both sides, through fit."""
     records = workload.records(2 * steps * workload.lot)
     runs = {}
@@ -73,7 +73,7 @@ def fit_cost(workload: Workload, optimizer: str, steps: int, repeats: int) -> li
         fit(model, workload, records, 1)
         for times in (1, 2):
             runs[side, times] = lambda m=model, n=times * steps: fit(m, workload, records, n)
-    seconds = protocol.interleaved(runs, repeats)
+    seconds = protocol.interleaved(runs, repeats, clock)
     entries = []
     for side in SIDES:
         short, long = seconds[side, 1], seconds[side, 2]
@@ -88,7 +88,9 @@ def fit_cost(workload: Workload, optimizer: str, steps: int, repeats: int) -> li
     return entries
 
 
-def resident_cost(workload: Workload, optimizer: str, steps: int | None, repeats: int) -> list[Entry]:
+def resident_cost(
+    workload: Workload, optimizer: str, steps: int | None, repeats: int, clock: str = "wall"
+) -> list[Entry]:
     """Both sides, one lot in memory. Private steps need a running fit: they are taken as its first epoch begins."""
     records = workload.records(4 * workload.lot)
     models = {side: compiled(workload, optimizer, side) for side in SIDES}
@@ -100,7 +102,7 @@ def resident_cost(workload: Workload, optimizer: str, steps: int | None, repeats
         runs = {side: resident(model, workload, side) for side, model in models.items()}
         for run in runs.values():
             run(2)
-        found.update(protocol.resident_steps(runs, repeats, steps))
+        found.update(protocol.resident_steps(runs, repeats, steps, clock=clock))
 
     # A fit that is planned long, because private steps beyond the plan are not taken; it ends after one step of its own.
     fit(models["private"], workload, records, 10**6, [_Inside(measure)])
@@ -173,6 +175,12 @@ def arguments(given: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=7, help="runs of every side; the median counts (default 7)")
     parser.add_argument("--steps", type=int, help="N; default: enough for each workload")
     parser.add_argument("--resident", action="store_true", help="time the training step alone, on a lot in memory")
+    parser.add_argument(
+        "--clock",
+        default="wall",
+        choices=list(protocol.CLOCKS),
+        help="cpu: of all threads; steadier on a shared machine",
+    )
     parser.add_argument("--memory", action="store_true", help="measure memory too, every side in its own process")
     parser.add_argument("--json", help="write the results here")
     parser.add_argument("--write-docs", action="store_true", help="put table and plot into docs/performance.md")
@@ -186,13 +194,13 @@ def main(given: list[str] | None = None) -> int:
         name, optimizer, side = options.memory_of
         print(json.dumps(memory(workloads.get(name), optimizer, side)))
         return 0
-    where, entries = protocol.machine(*PACKAGES), []
+    where, entries = protocol.machine(*PACKAGES) | {"clock": options.clock}, []
     for workload in map(workloads.get, options.workloads):
         for optimizer in options.optimizers:
             if options.resident:
-                found = resident_cost(workload, optimizer, options.steps, options.repeats)
+                found = resident_cost(workload, optimizer, options.steps, options.repeats, options.clock)
             else:
-                found = fit_cost(workload, optimizer, options.steps or workload.steps, options.repeats)
+                found = fit_cost(workload, optimizer, options.steps or workload.steps, options.repeats, options.clock)
             found = [with_memory(one) if options.memory else one for one in found]
             entries += found
             print(report.line(found), flush=True)
