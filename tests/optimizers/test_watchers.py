@@ -114,10 +114,10 @@ def two_outputs() -> keras.Model:
 def test_all_that_the_step_reports_is_known_beforehand(make):
     model = tiny.private(tiny.noisy(), model=make())
     outputs = len(model.outputs)
-    metrics = [[mean("acc"), mean("epsilon")]] + [[mean("acc")]] * (outputs - 1)
-    model.compile(
-        optimizer=tiny.noisy(), loss=["mse"] * outputs, metrics=metrics, weighted_metrics=[[mean("w")]] * outputs
-    )
+    metrics, weighted = [[mean("acc"), mean("epsilon")], [mean("acc")]], [[mean("w")], [mean("w")]]
+    if outputs == 1:
+        metrics, weighted = metrics[0], weighted[0]
+    model.compile(optimizer=tiny.noisy(), loss=["mse"] * outputs, metrics=metrics, weighted_metrics=weighted)
     history = tiny.train(model, y=[tiny.Y] * outputs if outputs > 1 else tiny.Y)
     assert training_metrics_of(model) == set(history.history)
     assert ("val_acc" in history.history) == (outputs == 2)
