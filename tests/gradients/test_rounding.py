@@ -125,7 +125,8 @@ def residual_network(padding: str, epsilon: float) -> keras.Model:
 
 @pytest.mark.parametrize(("padding", "epsilon"), [("same", 1e-3), ("explicit", 1e-5)])
 def test_residual_networks_are_not_refused(padding, epsilon):
-    prove(residual_network(padding, epsilon), IMAGE_SPEC)
+    served = prove(residual_network(padding, epsilon), IMAGE_SPEC).describe()
+    assert not [line for line in served if "universal" in line or "whole model" in line]
 
 
 def found_in(differences: list[np.ndarray]) -> list[int]:

@@ -146,4 +146,6 @@ def test_the_callers_word_is_true_or_false():
 
 
 def test_it_can_be_the_first_thing_that_is_imported():
-    subprocess.run([sys.executable, "-c", "from tfdp import privacy_statement"], check=True, capture_output=True)
+    code = "from tfdp import privacy_statement; print(privacy_statement.__name__)"
+    process = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert process.stdout.split() == ["privacy_statement"]

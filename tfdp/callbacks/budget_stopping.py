@@ -20,9 +20,10 @@ class BudgetStopping(PrivacyLogger):
 
     Example:
 
+    >>> model.compile(optimizer=tfdp.NoisyAdam(1e-3, l2_norm_clip=1.0, noise_multiplier=1.1), loss="mse")  # 60,000 records
     >>> stop = tfdp.callbacks.BudgetStopping(target_epsilon=3.0, delta=1e-5)
     >>> history = model.fit(x, y, batch_size=256, epochs=1000, callbacks=[stop])
-    BudgetStopping: ended after 10206 of 235000 planned steps: one more would cost more than epsilon 3 at delta 1e-05, pld.
+    BudgetStopping: ended after 21362 of 235000 planned steps: one more would cost more than epsilon 3 at delta 1e-05, pld.
     >>> history.history["epsilon"][-1] <= 3.0
     True
 

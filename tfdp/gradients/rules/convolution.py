@@ -1,8 +1,9 @@
 """Convolutions: a convolution is a matrix product of the patches it sees.
 
 With ``a_t`` the patch under output place ``t`` and ``d_t`` the gradient there, the kernel's gradient is
-``sum_t a_t (x) d_t`` (``gradients/convolved.py``). A depthwise convolution is one such product a channel (a group each), a transposed convolution is
-an ordinary one with input and output gradient in each other's place, a separable one is a depthwise and a 1 x 1 one.
+``sum_t a_t (x) d_t`` (``gradients/convolved.py``). A depthwise convolution is one such product a channel (a group each), a
+transposed convolution is an ordinary one with input and output gradient in each other's place, a separable one is a
+depthwise and a 1 x 1 one.
 """
 
 import math
