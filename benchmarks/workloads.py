@@ -22,7 +22,7 @@ class Workload:
     Attributes:
         kind: the network's short name.
         lot: the number of examples in a lot; expected, where lots are Poisson samples.
-        steps: steps of a short timed `fit`, enough that a fit takes a few tenths of a second.
+        steps: steps of a timed epoch of `fit`, enough for some tenths of a second at least.
         weights: the number of trainable weights of the Keras model. A peer's network must have as many.
         features: draws the features of so many records.
         classes: labels are uniform among so many.
@@ -81,11 +81,11 @@ def resnet18() -> Workload:
 
 
 def text() -> Workload:
-    return Workload("text", 512, 64, 160_306, _texts(256), 2, lambda: _bu_2019().imdb_text())
+    return Workload("text", 512, 32, 160_306, _texts(256), 2, lambda: _bu_2019().imdb_text())
 
 
 def transformer() -> Workload:
-    return Workload("transformer", 64, 16, 748_290, _texts(128), 2, lambda: _networks().transformer())
+    return Workload("transformer", 64, 8, 748_290, _texts(128), 2, lambda: _networks().transformer())
 
 
 def lstm() -> Workload:

@@ -18,13 +18,12 @@ does not end within `--limit` seconds is recorded as out of reach, with the reas
 import argparse
 import dataclasses
 import json
-import subprocess
 import sys
 from typing import Protocol
 
 import numpy as np
 
-from benchmarks import protocol, report, workloads
+from benchmarks import protocol, tables, workloads
 from benchmarks.protocol import Entry
 from benchmarks.workloads import Workload
 
@@ -89,29 +88,35 @@ def check(peer: Peer, workload: Workload, method: str) -> dict:
     return {"error": error, "weights": before.size}
 
 
-def trial(peer: Peer, workload: Workload, method: str, optimizer: str) -> dict:
+def trial(peer: Peer, workload: Workload, method: str, optimizer: str, clock: str) -> dict:
     """Memory of the training steps, and roughly how long they take."""
     side = peer.side(workload, method, Setting(workload.lot, optimizer))
     before = protocol.resident_mb()
     with protocol.memory_growth(before) as warm_up:
         side.run(1)
     with protocol.memory_growth(before) as training:
-        seconds = protocol.interleaved({"": lambda: side.run(1)}, 1)[""][0]
-        if seconds < SLOW:
+        seconds = protocol.interleaved({"": lambda: side.run(1)}, 1)[""]
+        if seconds["wall"][0] < SLOW:
             side.run(2)
     measured = {"memory_mb": training.megabytes, "warm_up_memory_mb": warm_up.megabytes}
-    return measured | {"step_ms": protocol.summary_ms([seconds]), "steps": 1}
+    return measured | protocol.steps_taken(seconds, 1, clock)
 
 
 def times(
-    peer: Peer, workload: Workload, methods: list[str], optimizer: str, repeats: int, steps: int | None, seconds: float
+    peer: Peer,
+    workload: Workload,
+    methods: list[str],
+    optimizer: str,
+    repeats: int,
+    steps: int | None,
+    seconds: float,
+    clock: str,
 ) -> dict:
     """All methods in one process, in turn."""
     runs = {method: peer.side(workload, method, Setting(workload.lot, optimizer)).run for method in methods}
     for run in runs.values():
         run(2)
-    found = protocol.resident_steps(runs, repeats, steps, seconds)
-    return {method: {"step_ms": summary, "steps": taken} for method, (summary, taken) in found.items()}
+    return protocol.resident_steps(runs, repeats, steps, seconds, clock)
 
 
 def child(peer: Peer, task: dict) -> dict:
@@ -121,86 +126,64 @@ def child(peer: Peer, task: dict) -> dict:
         if task["what"] == "check":
             return check(peer, workload, task["method"])
         if task["what"] == "trial":
-            return trial(peer, workload, task["method"], task["optimizer"])
-        chosen = {name: task[name] for name in ("methods", "optimizer", "repeats", "steps", "seconds")}
+            return trial(peer, workload, task["method"], task["optimizer"], task["clock"])
+        chosen = {name: task[name] for name in ("methods", "optimizer", "repeats", "steps", "seconds", "clock")}
         return times(peer, workload, **chosen)
     except OutOfReach as reason:
         return {"out_of_reach": str(reason)}
     except Exception as error:
-        words = " ".join(str(error).split())
-        return {"out_of_reach": f"{type(error).__name__}: {words[:300]}"}
+        return protocol.out_of_reach(error)
 
 
 def measure(peer: Peer, workload: Workload, optimizer: str, options: argparse.Namespace) -> list[Entry]:
     """All of the peer's methods on one workload."""
 
     def ask(what: str, **more) -> dict:
-        task = {"what": what, "workload": workload.name, "optimizer": optimizer, **more}
-        try:
-            limit = None if what == "times" else options.limit  # what is timed has shown that it ends
-            return protocol.in_a_process_of_its_own(peer.module, "--child", json.dumps(task), limit=limit)
-        except subprocess.TimeoutExpired:
-            return {"out_of_reach": f"the {what} took more than {options.limit:.0f} s"}
-        except RuntimeError as error:
-            return {"out_of_reach": f"the {what} broke off: {' '.join(str(error).split())[-200:]}"}
+        task = {"what": what, "workload": workload.name, "optimizer": optimizer, "clock": options.clock, **more}
+        limit = None if what == "times" else options.limit  # what is timed has shown that it ends
+        return protocol.attempt(what, peer.module, "--child", json.dumps(task), limit=limit)
 
     entries = {}
     for method in peer.methods:
         if options.methods and method not in (*options.methods, "plain"):
             continue
         entries[method] = entry = Entry(workload.name, peer.library, method, optimizer, "resident")
-        _fill(entry, ask("check", method=method))
+        entry.fill(ask("check", method=method))
         if entry.status == "measured":
-            _fill(entry, ask("trial", method=method))
+            entry.fill(ask("trial", method=method))
     quick = [name for name, entry in entries.items() if entry.step_ms and entry.step_ms["median"] < 1000 * SLOW]
     if quick:
         found = ask("times", methods=quick, repeats=options.repeats, steps=options.steps, seconds=options.seconds)
         for method in quick:
-            _fill(entries[method], found.get(method, found))
+            entries[method].fill(found.get(method, found))
     return list(entries.values())
-
-
-def _fill(entry: Entry, found: dict) -> None:
-    if "out_of_reach" in found:
-        entry.status, entry.reason, entry.step_ms = "out of reach", found["out_of_reach"], None
-    else:
-        for name, value in found.items():
-            setattr(entry, name, value)
 
 
 def main(peer: Peer, description: str, given: list[str] | None = None) -> int:
     """The command line that all peers share."""
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {peer.module}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="How it is measured: benchmarks/peers/measure.py.",
-    )
+    parser = protocol.parser(peer.module.removeprefix("benchmarks."), description, repeats=7)
+    parser.epilog = "How it is measured: benchmarks/peers/measure.py."
     parser.add_argument(
         "--workloads", nargs="+", default=list(workloads.WORKLOADS), help="kind or kind@lot; default: all"
     )
     parser.add_argument("--methods", nargs="+", choices=peer.methods, help="default: all; plain always runs")
     parser.add_argument("--optimizers", nargs="+", default=["sgd"], choices=["sgd", "adam"], help="default: sgd")
-    parser.add_argument("--repeats", type=int, default=7, help="runs of every method; the median counts (default 7)")
     parser.add_argument("--steps", type=int, help="steps in a run; default: as many as fill --seconds")
     parser.add_argument("--seconds", type=float, default=0.5, help="length of a run without --steps (default 0.5)")
     parser.add_argument(
         "--limit", type=float, default=900, help="seconds after which a trial is given up (default 900)"
     )
-    parser.add_argument("--json", help="write the results here")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args(given)
     if options.child:
         print(json.dumps(child(peer, json.loads(options.child))))
         return 0
-    where, entries = protocol.machine(*peer.packages), []
+    results = protocol.Results(options, peer.packages)
     for workload in map(workloads.get, options.workloads):
         for optimizer in options.optimizers:
-            entries += measure(peer, workload, optimizer, options)
-            if options.json:
-                protocol.write(options.json, entries, where, repeats=options.repeats)
-            print(report.line([entry for entry in entries if entry.workload == workload.name]), flush=True)
-    print(report.table(entries))
+            results.add(*(found := measure(peer, workload, optimizer, options)))
+            print(tables.line(found), flush=True)
+    print(tables.every_method(results.entries))
     return 0
 
 

@@ -1,6 +1,7 @@
 """A peer's method is compared with brute force before it is timed."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -49,6 +50,22 @@ def test_a_method_that_clips_each_example_passes(method):
 def test_a_method_that_does_not_is_not_timed():
     with pytest.raises(measure.OutOfReach, match="differs from brute force"):
         measure.check(Linear(False), workloads.get("mlp"), "clipped")
+
+
+def test_every_method_is_checked_tried_and_timed(tmp_path, monkeypatch):
+    def attempt(what, module, _, task, limit):
+        return measure.child(Linear(True), json.loads(task))
+
+    monkeypatch.setattr(measure.protocol, "attempt", attempt)
+    given = ["--workloads", "mlp@8", "--repeats", "3", "--steps", "2", "--clock", "cpu"]
+    measure.main(Linear(True), "A peer.", [*given, "--json", str(tmp_path / "numpy.json")])
+    about, entries = measure.protocol.read(tmp_path / "numpy.json")
+    assert about["clock"] == "cpu"
+    assert [one.method for one in entries] == list(Linear.methods)
+    for one in entries:
+        assert (one.protocol, one.status, one.weights) == ("resident", "measured", 123)
+        assert one.error < 1e-12 and one.memory_mb >= 0
+        assert len(one.step_ms["all"]) == 3 and one.step_ms == one.cpu_ms
 
 
 def test_every_peer_has_its_requirements():

@@ -1,20 +1,14 @@
-"""The scripts run, and compare a private step with a plain one."""
+"""Both sides are trained as they are said to be, and every step that is timed is one that was taken."""
+
+import json
 
 import pytest
+import tensorflow as tf
 
-from benchmarks import growth, report, step_cost, workloads
-from benchmarks.protocol import Entry
-
-
-@pytest.mark.parametrize("how", [step_cost.resident_cost, step_cost.fit_cost])
-def test_both_sides_are_measured(how):
-    plain, private = how(workloads.get("mlp@8"), "sgd", 4, 1)
-    assert (plain.library, private.library) == ("keras", "tfdp")
-    assert report.ratio(private, [plain, private]) is not None
-    assert len(private.step_ms["all"]) == 1
+from benchmarks import growth, input_cost, physical_batches, protocol, report, sides, step_cost, workloads
 
 
-@pytest.mark.parametrize("script", [step_cost, growth, report])
+@pytest.mark.parametrize("script", [step_cost, growth, physical_batches, input_cost, report])
 def test_every_script_has_help(script, capsys):
     with pytest.raises(SystemExit) as ended:
         script.main(["--help"])
@@ -22,28 +16,91 @@ def test_every_script_has_help(script, capsys):
     assert "usage: python -m benchmarks." in capsys.readouterr().out
 
 
-def measured(library, method, milliseconds):
-    summary = dict.fromkeys(("median", "low", "high", "least"), milliseconds) | {"all": [milliseconds]}
-    return Entry("cnn@256", library, method, "sgd", "resident", step_ms=summary)
+def options(*given):
+    return step_cost.arguments(["--repeats", "2", "--epochs", "3", *given])
 
 
-def test_a_ratio_is_to_the_plain_side_of_the_same_framework():
-    entries = [measured("keras", "plain", 2.0), measured("tfdp", "factored", 3.0), measured("opacus", "plain", 4.0)]
-    entries.append(measured("opacus", "ghost", 10.0))
-    assert [report.ratio(one, entries) for one in entries] == [None, 1.5, None, 2.5]
+def test_a_fit_is_its_epochs_and_what_the_call_takes_beside_them(monkeypatch):
+    """On a clock that says: 100 s before the epochs, then 5, 2, 2, then 10 s."""
+    clock = [0.0]
+    monkeypatch.setattr(sides.protocol, "now", lambda: {"wall": clock[0], "cpu": clock[0] / 2})
+
+    def fit(callbacks):
+        clock[0] += 100
+        for seconds in (5, 2, 2):
+            callbacks[0].on_epoch_begin(0)
+            clock[0] += seconds
+            callbacks[0].on_epoch_end(0)
+        clock[0] += 10
+
+    found = sides.timed_fits({"plain": fit}, {"plain": 4}, 3, "wall")["plain"]
+    assert found["step_ms"]["all"] == [500.0] * 6
+    assert found["cpu_ms"]["median"] == 250.0
+    assert found["fit_ms"]["all"] == [110_000.0] * 3
 
 
-def test_what_is_out_of_reach_is_in_the_table_with_its_reason():
-    lost = Entry(
-        "cnn@256", "tf-privacy", "registry", "sgd", "resident", status="out of reach", reason="no rule for Conv2D"
-    )
-    assert "out of reach: no rule for Conv2D" in report.table([lost])
+def test_with_jit_both_sides_are_compiled_as_well_and_first_epochs_are_left_out():
+    """One step an epoch: the lot is all records, of one shape, and XLA compiles once."""
+    found = step_cost.fit_cost(workloads.get("mlp@8"), "adam", options("--jit", "--steps", "1", "--clock", "cpu"))
+    assert [one.method for one in found] == ["plain", "private", "plain, XLA", "private, XLA"]
+    assert [one.library for one in found] == ["keras", "tfdp"] * 2
+    for one in found:
+        assert one.protocol == "jit"
+        assert len(one.step_ms["all"]) == 2 * (3 - 1)
+        assert len(one.fit_ms["all"]) == 2
+        assert one.step_ms == one.cpu_ms  # by this clock
+        assert one.weights == 2018
+        assert sides.compiled(workloads.get("mlp@8"), "adam", one.method).jit_compile == one.method.endswith("XLA")
 
 
-def test_a_section_of_the_docs_is_replaced_and_the_rest_stays(tmp_path):
-    report.write_section("fit", "old", tmp_path)
-    page = tmp_path / "performance.md"
-    page.write_text(page.read_text() + "\nwritten by hand\n")
-    report.write_section("fit", "new", tmp_path)
-    text = page.read_text()
-    assert "new" in text and "old" not in text and "written by hand" in text
+def test_private_lots_through_fit_are_poisson_samples():
+    """Lots of a fit differ in size; in the mean they are those of the plain side."""
+    workload, sizes = workloads.get("mlp@64"), []
+
+    def accuracy(labels, logits):
+        tf.py_function(lambda rows: sizes.append(int(rows)), [tf.shape(labels)[0]], [])
+        return tf.zeros(tf.shape(labels)[0])
+
+    model = sides.compiled(workload, "sgd", "private")
+    model.compile(optimizer=model.optimizer, loss=workload.loss(), metrics=[accuracy])
+    sides.fit(model, workload, workload.records(32 * 64))
+    lots = sizes[-32:]
+    assert len(set(lots)) > 4
+    assert 54 < sum(lots) / 32 < 74  # seven standard deviations
+
+
+def test_a_resident_step_is_measured_on_both_sides():
+    plain, private = step_cost.resident_cost(workloads.get("mlp@8"), "sgd", options("--steps", "4"))
+    assert (plain.library, private.library) == ("keras", "tfdp")
+    assert len(private.step_ms["all"]) == 2
+    assert private.steps == 4
+
+
+def test_steps_that_are_not_taken_are_noticed():
+    workload = workloads.get("mlp@8")
+    model = sides.compiled(workload, "sgd", "private")
+    refused = []
+
+    def beyond_the_plan():
+        with pytest.raises(RuntimeError, match="of 5 steps were taken"):
+            sides.resident(model, sides.lot_in_memory(workload, "private"))(5)
+        refused.append(True)
+
+    sides.fit(model, workload, workload.records(16), 1, [sides._Inside(beyond_the_plan)])  # two steps are planned
+    assert refused
+
+
+def test_what_the_command_measured_is_in_its_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(protocol, "in_a_process_of_its_own", lambda *child: {"memory_mb": len(child[-1])})
+    tiny = ["--workloads", "mlp@8", "--optimizers", "sgd", "--steps", "2", "--epochs", "2", "--repeats", "1"]
+    step_cost.main([*tiny, "--memory", "--json", str(tmp_path / "fit.json")])
+    _, (plain, private) = protocol.read(tmp_path / "fit.json")
+    assert (plain.protocol, private.protocol) == ("fit", "fit")
+    assert (plain.memory_mb, private.memory_mb) == (len("plain"), len("private"))  # each by a process for its side
+
+
+def test_the_process_of_a_side_prints_how_far_it_grew(capsys):
+    step_cost.main(["--memory-of", "mlp@8", "sgd", "plain"])
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert found.keys() == {"memory_mb", "warm_up_memory_mb"}
+    assert 0 <= found["memory_mb"] < 1000

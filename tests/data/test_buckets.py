@@ -20,12 +20,26 @@ def test_less_than_a_tenth_of_the_rows_is_padding_and_three_sizes_nearly_always_
     assert probability[np.isin(rows, usual)].sum() > 1 - 1e-4
 
 
+@pytest.mark.parametrize("fine", [False, True])
 @pytest.mark.parametrize("size, rate", [(10**6, 256e-6), (1000, 1e-3), (50, 1.0), (40, 0.5)])
-def test_no_lot_is_ever_cut(size, rate):
-    buckets = Buckets(size, rate)
+def test_no_lot_is_ever_cut(size, rate, fine):
+    buckets = Buckets(size, rate, fine)
     for members in range(min(size, 3000) + 1):
-        assert members <= buckets.rows(members) <= size
+        assert max(1, members) <= buckets.rows(members) <= size
     assert buckets.rows(size) == size
+
+
+@pytest.mark.parametrize(
+    "size, lot", [(10**6, 256), (1000, 256), (60_000, 512), (10**7, 4096), (300, 299), (10**5, 16)]
+)
+def test_fine_sizes_are_few_and_pad_little(size, lot):
+    buckets = Buckets(size, lot / size, fine=True)
+    members = np.arange(size + 1) if size <= 10**4 else np.arange(lot + 20 * int(lot**0.5))
+    probability = scipy.stats.binom.pmf(members, size, lot / size)
+    rows = np.array([buckets.rows(int(k)) for k in members])
+    padding = (probability * (rows - members)).sum() / (probability * rows).sum()
+    assert padding < 0.36 / lot**0.5
+    assert np.sort(np.bincount(rows, probability))[-17:].sum() > 1 - 1e-4
 
 
 def test_padding_rows_are_zeros_and_not_present():

@@ -1,32 +1,19 @@
-"""Every case of the zoo: one noiseless private step against per-example gradients taken one tape at a time.
+"""Every case of the zoo: one noiseless private step against brute force, and brute force against Keras."""
 
-The step is plain SGD at sampling rate 1. Its learning rate is a power of two so large that the weights after
-the step are mostly the step: their difference has the update to float32 precision, however small the clip.
-"""
-
-from dataclasses import dataclass
-from functools import lru_cache
-
-import keras
 import numpy as np
 import pytest
 
-import tfdp
 from tests import model_zoo
-from tests.brute_force import (
-    BruteForce,
-    batch_gradient,
-    brute_force,
-    expected_weights_after_one_step,
-    split_by_weight,
+from tests.brute_force import split_by_weight
+from tests.gradients.one_step import (
+    ALL,
+    NONE,
+    SOME,
+    WHOLE_TOLERANCE,
+    assert_one_step_is_the_mean_of_the_clipped_gradients,
+    prepared,
+    relative,
 )
-from tests.zoo.cases import Case
-
-WHOLE_TOLERANCE = 1e-4
-WEIGHT_TOLERANCE = 1e-3
-NEGLIGIBLE_SHARE = 1e-2  # of the whole update: below it a weight's own error is measured against the whole
-
-ALL, NONE, SOME = "all clipped", "none clipped", "some clipped"
 
 # Where some are clipped, norms and sums both show: every case runs there, a few of each family in all three.
 RUNS = [
@@ -36,76 +23,9 @@ RUNS = [
 ]
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A case with its model, the weights it starts from and what brute force says about it."""
-
-    case: Case
-    model: keras.Model
-    start: list[np.ndarray]
-    examples: BruteForce
-    batch: np.ndarray
-
-    def clip(self, regime: str) -> float:
-        norms = self.examples.norms
-        norms = norms[norms > 1e-4 * norms.max()]  # an example of weight 0 can't be clipped
-        return {ALL: 1e-3 * norms.min(), NONE: 1e3 * norms.max(), SOME: float(np.median(norms))}[regime]
-
-    def learning_rate(self, clip: float) -> float:
-        size = np.linalg.norm(np.concatenate([w.ravel() for w in self.start]))
-        return float(2.0 ** np.ceil(np.log2(64.0 * size / np.linalg.norm(self.examples.update(clip)))))
-
-
-@lru_cache(maxsize=1)  # the runs of one case follow one another
-def prepared(name: str) -> Prepared:
-    case = model_zoo.get(name)
-    model = case.build()
-    model.compile(optimizer="sgd", **case.compile)
-    data = (model, case.x, case.y, case.sample_weight, case.fit.get("class_weight"))
-    return Prepared(case, model, model.get_weights(), brute_force(*data), batch_gradient(*data))
-
-
-def relative(difference: np.ndarray, reference: np.ndarray) -> float:
-    return float(np.linalg.norm(difference) / np.linalg.norm(reference))
-
-
 @pytest.mark.parametrize(("name", "regime"), RUNS)
 def test_one_private_step_is_the_mean_of_the_clipped_gradients(name: str, regime: str):
-    zoo = prepared(name)
-    case, model, clip = zoo.case, zoo.model, zoo.clip(regime)
-    rate = zoo.learning_rate(clip)
-    model.set_weights(zoo.start)
-    before = [keras.ops.convert_to_numpy(w).astype("float64") for w in model.trainable_weights]
-    expected = [
-        w - b for w, b in zip(expected_weights_after_one_step(model, zoo.examples, clip, rate), before, strict=True)
-    ]
-
-    optimizer = tfdp.NoisySGD(learning_rate=rate, l2_norm_clip=clip, noise_multiplier=0.0)
-    model.compile(optimizer=optimizer, **case.compile)
-    model.fit(
-        case.x,
-        case.y,
-        sample_weight=case.sample_weight,
-        batch_size=case.size,
-        epochs=1,
-        verbose=0,
-        **case.fit,
-    )
-
-    change = [keras.ops.convert_to_numpy(w) - b for w, b in zip(model.trainable_weights, before, strict=True)]
-    whole = np.concatenate([e.ravel() for e in expected])
-    for weight, got, wanted in zip(model.trainable_weights, change, expected, strict=True):
-        scale = max(np.linalg.norm(wanted), NEGLIGIBLE_SHARE * np.linalg.norm(whole))
-        assert np.linalg.norm(got - wanted) <= WEIGHT_TOLERANCE * scale, weight.path
-    assert relative(np.concatenate([c.ravel() for c in change]) - whole, whole) <= WHOLE_TOLERANCE
-    _assert_unmoved(model.non_trainable_weights, zoo)
-
-
-def _assert_unmoved(weights: list, zoo: Prepared):
-    start = {id(weight): value for weight, value in zip(zoo.model.weights, zoo.start, strict=True)}
-    for weight in weights:
-        now = keras.ops.convert_to_numpy(weight)
-        np.testing.assert_array_equal(now, start[id(weight)], err_msg=weight.path)
+    assert_one_step_is_the_mean_of_the_clipped_gradients(prepared(name), regime)
 
 
 @pytest.mark.parametrize("name", model_zoo.CASE_NAMES)

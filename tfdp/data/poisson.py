@@ -128,17 +128,17 @@ class PoissonBatches:
         """The number of records that rate and steps are computed from. It is public."""
         return self.public_size or self._records.size
 
-    def dataset(self, bucketed: bool = False) -> tf.data.Dataset:
+    def dataset(self, bucketed: bool = False, fine: bool = False) -> tf.data.Dataset:
         """An infinite dataset of `(record, present)`: a lot's rows, and which of them are records.
 
         Without buckets all rows are present and a lot has any number of rows, 0 included. With
-        `bucketed=True` lots are padded with rows of zeros, not present, to one of a few sizes, for compilers
-        that need static shapes.
+        `bucketed=True` lots are padded with rows of zeros, not present, to one of a few sizes: three for compilers
+        that need static shapes, more that lie closer (`fine`) for kernels that are set up for every new shape.
         """
         size, rate = self.size, self.sampling_rate
         seed = (self._sampling_seed, self._first, self._stride) if self.seeded else None
         lots = PoissonLots(size, rate, seed, first=self._first, stride=self._stride)
-        padded_rows = Buckets(size, rate).rows if bucketed else None
+        padded_rows = Buckets(size, rate, fine).rows if bucketed else None
         return stream(self._records, lots, expected_rows=size * rate, padded_rows=padded_rows)
 
     def head(self, rows: int) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from tfdp.data.records import Records
 
 # Python is entered once a block of lots, not once a lot: entering it from a tf.data thread costs more than
 # reading a small lot does. A block is bounded, so that memory does not grow with the data set.
-_BLOCK_BYTES = 2**24
+_BLOCK_BYTES = 2**21
 _BLOCK_LOTS = 32
 
 _PADDING = -1

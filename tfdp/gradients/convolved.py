@@ -11,25 +11,26 @@ weighted sum is the gradient of an ordinary convolution.
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
 from tfdp.gradients.factored import (
     EPSILON,
-    GRAM,
-    MATERIALISED,
     TINY,
     OuterSum,
     PerExampleGradient,
+    cheaper_form,
     rows,
+    sum_of_squares,
     weighted,
     weighted_sum_of,
     worth_keeping,
 )
+from tfdp.gradients.forms import GRAM, MATERIALISED, form_of_norms
 
 _CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
-_FEW_CHANNELS = 32  # with fewer, one offset makes a thin matrix: a row of the kernel's offsets is taken together
+_FEW_CHANNELS = 32  # with fewer, one step makes a thin matrix: a row of the kernel's steps is taken together
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +43,11 @@ class Window:
     padding: str
 
     @property
-    def offsets(self) -> list[tuple[int, ...]]:
-        return list(itertools.product(*(range(k) for k in self.kernel_size)))
+    def block(self) -> tuple[int, ...]:
+        """What of the input is seen at once. Where the strides divide the kernel, it is made of whole blocks that long:
+        with their values as channels there are no strides."""
+        sizes = zip(self.kernel_size, self.strides, self.dilation, strict=True)
+        return self.strides if all(r == 1 and k % s == 0 for k, s, r in sizes) else (1,) * len(self.strides)
 
     @property
     def spans(self) -> list[int]:
@@ -66,15 +70,20 @@ class Views:
 
     A slice with a stride is an element-by-element copy in TensorFlow, many times slower than one without. So each spatial
     dimension is cut into blocks of ``s`` once, ``[.., n, s, ..]``, and offset ``r o = q s + p`` is the slice of blocks from
-    ``q`` on at place ``p``.
+    ``q`` on at place ``p``. Where the kernel is made of whole blocks, all their places are seen at once, as channels
+    (``Window.block``): one view then shows b values for each channel of ``x``.
     """
 
-    def __init__(self, x: tf.Tensor, window: Window, counts: Sequence):
+    def __init__(self, x: tf.Tensor, window: Window, counts: Sequence, block: tuple[int, ...] | None = None):
         self.window, self.counts, self.rank = window, counts, len(counts)
+        self.block = block or window.block
+        self.steps = [k // b for k, b in zip(window.kernel_size, self.block, strict=True)]
+        self._whole_blocks = self.block == window.strides
         x = self._padded(x)
         blocks = [_size(x, 1 + axis) // s for axis, s in enumerate(window.strides)]
         cut = [dimension for n, s in zip(blocks, window.strides, strict=True) for dimension in (n, s)]
-        self._blocks = tf.reshape(x, tf.stack([tf.shape(x)[0], *cut, x.shape[-1]]))
+        self._cut = tf.reshape(x, tf.stack([tf.shape(x)[0], *cut, x.shape[-1]]))  # [B, n, s, n, s, .., C]
+        self._blocks, self._within = range(1, 2 * self.rank, 2), range(2, 2 * self.rank + 1, 2)
 
     def _padded(self, x: tf.Tensor) -> tf.Tensor:
         """Zeros around, as the padding says; after that as many whole blocks as the windows reach into."""
@@ -87,38 +96,56 @@ class Views:
             kept = size - _largest(size - (reached - before), 0)
             cuts.append(slice(0, kept))
             pads.append([before, reached - before - kept])
-        return tf.pad(x[tuple(cuts)], [*pads, [0, 0]])
+        x, channels = x[tuple(cuts)], x.shape[-1]
+        if channels >= _FEW_CHANNELS:
+            return tf.pad(x, [*pads, [0, 0]])
+        # TensorFlow pads runs of the last dimension: of few channels, together with the places along it.
+        size = tf.shape(x)
+        x = tf.reshape(x, tf.concat([size[:-2], [size[-2] * channels]], 0))
+        x = tf.pad(x, [*pads[:-1], [n * channels for n in pads[-1]]])
+        size = tf.shape(x)
+        return tf.reshape(x, tf.concat([size[:-1], [size[-1] // channels, channels]], 0))
 
-    def _where(self, axis: int, offset: int) -> tuple[int, slice]:
-        """(place in its block, blocks) of the values that an offset shows along a dimension."""
-        block, place = divmod(offset * self.window.dilation[axis], self.window.strides[axis])
+    def _where(self, axis: int, step: int) -> tuple[int, slice]:
+        """(place in its block, blocks) of the values that a step over the kernel shows along a dimension."""
+        block, place = divmod(step * self.block[axis] * self.window.dilation[axis], self.window.strides[axis])
         return place, slice(block, block + self.counts[axis])
 
     def channels_last(self) -> Iterator[tf.Tensor]:
-        """``[B, *places, C]`` for each offset."""
-        for offset in self.window.offsets:
-            where = [self._where(axis, o) for axis, o in enumerate(offset)]
-            yield self._blocks[(slice(None), *itertools.chain(*((blocks, place) for place, blocks in where)))]
+        """``[B, *places, b C]`` for each step over the kernel."""
+        x = self._cut
+        if self._whole_blocks:
+            x = tf.transpose(x, [0, *self._blocks, *self._within, 2 * self.rank + 1])
+            inner, size = math.prod(x.shape[1 + self.rank :]), tf.shape(x)
+            x = tf.reshape(x, tf.concat([size[: 1 + self.rank], [inner]], 0))
+        for steps in itertools.product(*map(range, self.steps)):
+            where = [self._where(axis, step) for axis, step in enumerate(steps)]
+            if self._whole_blocks:
+                yield x[(slice(None), *(shown for _, shown in where))]
+            else:
+                yield x[(slice(None), *itertools.chain(*((shown, place) for place, shown in where)))]
 
-    def channels_first(self, by_rows: bool) -> Iterator[tf.Tensor]:
-        """``[B, C, *places]`` for each offset; ``[B, k C, *places]`` for each row of the k offsets of the last dimension.
+    def channels_first(self) -> Iterator[tf.Tensor]:
+        """``[B, k b C, *places]`` for each row of the k steps along the last dimension.
 
         The inner dimensions of a slice are places here, copied in runs however few the channels are.
         """
-        within, block, channel = range(2, 2 * self.rank + 1, 2), range(1, 2 * self.rank, 2), 2 * self.rank + 1
-        x = tf.transpose(self._blocks, [0, channel, *within, *block])
-        whole, outer = slice(None), self.rank - 1 if by_rows else self.rank
-        if by_rows:  # the last dimension's offsets first, over everything: then a row is one slice
-            last = [self._where(outer, o) for o in range(self.window.kernel_size[outer])]
-            x = tf.concat([x[(whole, whole, *[whole] * outer, place, ..., blocks)] for place, blocks in last], 1)
-        for offset in itertools.product(*(range(k) for k in self.window.kernel_size[:outer])):
-            where = [self._where(axis, o) for axis, o in enumerate(offset)]
-            yield x[(whole, whole, *(place for place, _ in where), *(blocks for _, blocks in where))]
+        whole, last = slice(None), self.rank - 1
+        x = tf.transpose(self._cut, [0, *self._within, 2 * self.rank + 1, *self._blocks])
+        if self._whole_blocks:
+            inner, size = math.prod(x.shape[1 : 2 + self.rank]), tf.shape(x)
+            x = tf.reshape(x, tf.concat([size[:1], [1] * self.rank, [inner], size[2 + self.rank :]], 0))
+        # The last dimension's steps first, over everything: then a row is one slice.
+        ends = [self._where(last, step) for step in range(self.steps[last])]
+        x = tf.concat([x[(whole, *[whole] * last, place, ..., shown)] for place, shown in ends], 1 + last)
+        for steps in itertools.product(*map(range, self.steps[:last])):
+            where = [self._where(axis, step) for axis, step in enumerate(steps)]
+            yield x[(whole, *(place for place, _ in where), whole, *(shown for _, shown in where))]
 
 
 def patches(x: tf.Tensor, window: Window, counts: Sequence) -> tf.Tensor:
     """``[B, *space, C]`` to ``[B, T, K, C]``: for every place the K values under the kernel."""
-    views = list(Views(x, window, counts).channels_last())
+    views = list(Views(x, window, counts, block=(1,) * len(window.strides)).channels_last())
     stacked = tf.stack(views, axis=-2)
     return tf.reshape(stacked, tf.stack([tf.shape(x)[0], _product(counts), len(views), x.shape[-1]]))
 
@@ -140,33 +167,33 @@ class Convolved(PerExampleGradient):
         self._built: list[tf.Tensor] | None = None  # the gradients, cut as `_products` cuts them
 
     def squared_norms(self):
-        channels, filters = self.shape[-2:]
-        width = math.prod(self.shape[:-1])
+        width, filters = math.prod(self.shape[:-1]), self.shape[-1]
         x = self.x if self.window.sees_everything else tf.where(tf.math.is_finite(self.x), self.x, 0.0)
-        x2, d2 = (tf.reduce_sum(tf.square(v), range(1, len(v.shape))) for v in (x, self.d))
+        x2, d2 = (sum_of_squares(v, range(1, len(v.shape))) for v in (x, self.d))
         places = tf.cast(tf.shape(self._d())[1], tf.float32)
-        # Sums over t of ||a_t||^2 and ||d_t||^2; by Cauchy and Schwarz (sum_t ||a_t|| ||d_t||)^2 is at most their product.
+        # Sums over t of ||a_t||^2 and ||d_t||^2; by Cauchy and Schwarz S^2 = (sum_t ||a_t|| ||d_t||)^2 is at most their
+        # product. What norms allow for in either form is what an OuterSum of these places allows for.
         a2, d2 = self.window.cover * x2 + places * width * TINY, d2 + places * filters * TINY
         if self._form() == GRAM:
             squared = tf.maximum(self._gram(), 0.0)
             return squared + 4 * EPSILON * a2 * d2 + places * TINY * (width * d2 + filters * a2)
-        parts = self._products(by_rows=channels < _FEW_CHANNELS)
+        parts = self._products()
         if worth_keeping(math.prod(self.shape)):
             self._built = parts
-        squared = tf.add_n([tf.reduce_sum(tf.square(part), [1, 2]) for part in parts])
+        squared = tf.add_n([sum_of_squares(part, [1, 2]) for part in parts])
         return tf.square(tf.sqrt(squared) + 2 * EPSILON * tf.sqrt(places) * tf.sqrt(a2) * tf.sqrt(d2))
 
-    def weighted_sum(self, coefficients):
+    def weighted_sum(self, coefficients, keep=None):
         if self._built is not None:
-            sums = [weighted_sum_of(part, coefficients) for part in self._built]
-            return tf.reshape(tf.concat(sums, 0), self.shape)
-        keep = tf.not_equal(coefficients, 0)
+            sums = [weighted_sum_of(part, coefficients, keep) for part in self._built]
+            return self._in_order(tf.concat(sums, 0)[None])[0]
+        x = rows(self.x, tf.not_equal(coefficients, 0) if keep is None else keep)
         d = weighted(self.d, coefficients)
         kernel = tf.zeros(self.shape)
         with tf.GradientTape() as tape:
             tape.watch(kernel)
             output = tf.nn.convolution(
-                rows(self.x, keep),
+                x,
                 kernel,
                 strides=self.window.strides,
                 padding=self.window.padding.upper(),
@@ -176,7 +203,7 @@ class Convolved(PerExampleGradient):
         return tape.gradient(output, kernel, d)
 
     def materialise(self):
-        return tf.reshape(tf.concat(self._products(by_rows=True), 1), [-1, *self.shape])
+        return self._in_order(tf.concat(self._products(), 1))
 
     def as_products(self):
         width = math.prod(self.shape[:-1])
@@ -190,28 +217,54 @@ class Convolved(PerExampleGradient):
     def _d(self) -> tf.Tensor:
         return tf.reshape(self.d, tf.stack([tf.shape(self.d)[0], self.places, self.shape[-1]]))
 
-    def _products(self, by_rows: bool) -> list[tf.Tensor]:
-        """The gradients, cut along the kernel's offsets: ``[B, offsets * C, F]`` each."""
-        d, batch, channels = self._d(), tf.shape(self.x)[0], self.shape[-2]
-        rows_of = channels * self.window.kernel_size[-1] if by_rows else channels
-        views = Views(self.x, self.window, self.counts).channels_first(by_rows)
-        return [tf.matmul(tf.reshape(view, tf.stack([batch, rows_of, self.places])), d) for view in views]
+    def _products(self) -> list[tf.Tensor]:
+        """The gradients, cut along the steps over the kernel: ``[B, steps * values of a block * C, F]`` each."""
+        d, batch, views = self._d(), tf.shape(self.x)[0], Views(self.x, self.window, self.counts)
+        seen = math.prod(self.window.block) * self.shape[-2]
+        if seen < _FEW_CHANNELS:
+            shape = tf.stack([batch, seen * views.steps[-1], self.places])
+            return _one_by_one(views.channels_first(), lambda view: tf.matmul(tf.reshape(view, shape), d))
+        shape = tf.stack([batch, self.places, seen])
+        return _one_by_one(views.channels_last(), lambda view: tf.matmul(tf.reshape(view, shape), d, transpose_a=True))
+
+    def _in_order(self, products: tf.Tensor) -> tf.Tensor:
+        """``[N, K C, F]``, step after step, as ``[N, *kernel_size, C, F]``."""
+        block, rank = self.window.block, len(self.window.block)
+        steps = [k // b for k, b in zip(self.window.kernel_size, block, strict=True)]
+        cut = tf.reshape(products, [-1, *steps, *block, *self.shape[-2:]])
+        along = itertools.chain(*((1 + axis, 1 + rank + axis) for axis in range(rank)))
+        return tf.reshape(tf.transpose(cut, [0, *along, 2 * rank + 1, 2 * rank + 2]), [-1, *self.shape])
 
     def _gram(self) -> tf.Tensor:
         """``sum_{t,u} (a_t . a_u)(d_t . d_u)``; the inner products of patches add up over the offsets."""
-        d, batch, channels = self._d(), tf.shape(self.x)[0], self.shape[-2]
+        d, shape = (
+            self._d(),
+            tf.stack([tf.shape(self.x)[0], self.places, math.prod(self.window.block) * self.shape[-2]]),
+        )
         views = Views(self.x, self.window, self.counts).channels_last()
-        flat = [tf.reshape(view, tf.stack([batch, self.places, channels])) for view in views]
-        patches_gram = tf.add_n([tf.matmul(view, view, transpose_b=True) for view in flat])
+        grams = _one_by_one(views, lambda view: tf.linalg.matmul(*[tf.reshape(view, shape)] * 2, transpose_b=True))
+        patches_gram = tf.add_n(grams)
         return tf.reduce_sum(patches_gram * tf.matmul(d, d, transpose_b=True), [1, 2])
 
     def _form(self) -> str:
-        if self.form is not None:
-            return self.form
+        form = self.form or form_of_norms()
+        if form is not None:
+            return form
         width, filters = math.prod(self.shape[:-1]), self.shape[-1]
         if not isinstance(self.places, int):  # unknown: its square is the risk
             return MATERIALISED
-        return GRAM if self.places * (width + filters) < width * filters else MATERIALISED
+        return cheaper_form(self.places, width, filters)
+
+
+def _one_by_one(views: Iterator[tf.Tensor], use: Callable[[tf.Tensor], tf.Tensor]) -> list[tf.Tensor]:
+    """What use makes of each view; a view is not made before the last was used, so that there is one in memory."""
+    made: list[tf.Tensor] = []
+    while True:
+        with tf.control_dependencies(made[-1:]):
+            view = next(views, None)
+        if view is None:
+            return made
+        made.append(use(view))
 
 
 def _size(values: tf.Tensor, axis: int) -> int | tf.Tensor:

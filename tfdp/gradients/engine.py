@@ -31,13 +31,16 @@ class LotGradients:
     def __init__(self, gradients: list[PerExampleGradient | None], variables, batch: tf.Tensor, scale: float):
         self._gradients = gradients
         self._scale = scale  # every stored gradient carries this factor
+        self._finite: tf.Tensor | None = None  # which examples' norms are finite; None before anyone asked for norms
         self.variables = variables
         self.batch = batch
 
     def squared_norms(self) -> tf.Tensor:
         """Upper bounds of the squared l2 norms over all weights jointly, float32 ``[B]``; NaN or Inf where not finite."""
         parts = [g.squared_norms() for g in self._gradients if g is not None]
-        return tf.add_n([tf.fill([self.batch], UNDERFLOW), *parts]) / self._scale**2
+        squared = tf.add_n([tf.fill([self.batch], UNDERFLOW), *parts]) / self._scale**2
+        self._finite = tf.math.is_finite(squared)
+        return squared
 
     def squared_norms_by_weight(self) -> list[tf.Tensor]:
         """The same for every weight by itself."""
@@ -47,7 +50,7 @@ class LotGradients:
         """``sum_i coefficients[i] * g_i`` for every weight, float32."""
         coefficients = tf.cast(coefficients, tf.float32) / self._scale
         return [
-            tf.zeros(v.shape) if g is None else g.weighted_sum(coefficients)
+            tf.zeros(v.shape) if g is None else g.weighted_sum(coefficients, keep=self._finite)
             for g, v in zip(self._gradients, self.variables, strict=True)
         ]
 
@@ -111,10 +114,11 @@ class Forward:
         parts: dict[int, list[PerExampleGradient]] = {}
         for call in calls:
             d = [next(cotangents) for _ in call.taps]
-            if all(cotangent is None for cotangent in d):
+            reached = [cotangent for cotangent in d if cotangent is not None]
+            if not reached:
                 continue  # the loss does not depend on this call
             wanted = {id(v) for v in self.plan.sites[id(call.layer)].variables}
-            for variable, gradient in self.rules[id(call.layer)].gradients(call, d):
+            for variable, gradient in self.rules[id(call.layer)].gradients(call.held_until(reached), d):
                 if id(variable) in wanted:
                     if id(call.layer) in self.plan.folded:
                         gradient = gradient.fold(self.batch)

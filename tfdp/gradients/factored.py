@@ -5,7 +5,8 @@ three questions without building that tensor where it can avoid it:
 
 * ``squared_norms()``: a float32 vector, **at least** ``||g[i]||^2`` (see below), one entry an example;
 * ``weighted_sum(c)``: ``sum_i c[i] g[i]``, shaped like the variable, with examples of ``c[i] = 0`` left out *before*
-  any product (0 * NaN is NaN: a record with a NaN must not reach the sum);
+  any product (0 * NaN is NaN: a record with a NaN must not reach the sum), or only those that a mask ``keep`` says:
+  where an example's norm is finite, so are its factors, and 0 times them is 0;
 * ``materialise()``: ``g`` itself, ``[B, *variable.shape]``.
 
 Norms are upper bounds. The clip's guarantee needs ``c[i] * ||g[i]|| <= C`` for the vector that is really summed, while a
@@ -22,13 +23,13 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from tfdp.gradients.compilation import under_xla
+from tfdp.gradients.forms import GRAM, MATERIALISED, form_of_norms
 
 EPSILON = 2.0**-23  # spacing of float32 at 1
 TINY = 2.0**-126  # a float32 product below this reads as 0
 _WORTH_KEEPING = 2**14  # numbers an example: gradients of that size, once built for their norms, are kept for the sum
+_TRAFFIC = 16  # multiplications in the time of writing a number and reading it twice
 _WORTH_A_BRANCH = 1024  # numbers an example: with fewer, copying them costs less than a branch
-GRAM = "gram"
-MATERIALISED = "materialised"
 
 
 def rows(values: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
@@ -48,16 +49,35 @@ def weighted(values: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
     return tf.math.multiply_no_nan(values, _column(coefficients, values))
 
 
-def weighted_sum_of(gradients: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
+def weighted_sum_of(gradients: tf.Tensor, coefficients: tf.Tensor, keep: tf.Tensor | None) -> tf.Tensor:
     """``sum_i c[i] g[i]`` of gradients that are built, ``[B, ...]``."""
     flat = tf.reshape(gradients, [tf.shape(gradients)[0], math.prod(gradients.shape[1:])])
-    kept = rows(flat, tf.not_equal(coefficients, 0))
+    kept = rows(flat, tf.not_equal(coefficients, 0) if keep is None else keep)
     return tf.reshape(tf.linalg.matvec(kept, coefficients, transpose_a=True), gradients.shape[1:])
+
+
+def sum_of_squares(values: tf.Tensor, axes: Sequence[int]) -> tf.Tensor:
+    """Reads the values once, where ``reduce_sum(square(values))`` writes their squares and reads those."""
+    if under_xla():  # has no such operation, and needs none
+        return tf.reduce_sum(tf.square(values), axes)
+    return tf.square(tf.raw_ops.EuclideanNorm(input=values, axis=list(axes)))
 
 
 def worth_keeping(size: int) -> bool:
     """Whether so many numbers an example are few enough to stay in memory between norms and sum."""
     return size <= _WORTH_KEEPING
+
+
+def cheaper_form(places: int, p: int, q: int) -> str:
+    """How the norms of ``sum_t a_t (x) d_t`` cost least, with ``p`` and ``q`` numbers in ``a_t`` and ``d_t``.
+
+    Multiplications: ``T^2 (p + q)`` for inner products and ``T p q`` for the sum over the examples that comes after them;
+    ``T p q`` for gradients, which, where they are kept, the sum only reads. Reading and writing them costs as much as
+    some multiplications of each of their numbers.
+    """
+    if worth_keeping(p * q):
+        return GRAM if places**2 * (p + q) < _TRAFFIC * p * q else MATERIALISED
+    return GRAM if places * (p + q) < p * q else MATERIALISED
 
 
 def _column(one_a_row: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
@@ -72,8 +92,9 @@ class PerExampleGradient(abc.ABC):
         """Upper bounds of the squared l2 norms, float32 ``[B]``."""
 
     @abc.abstractmethod
-    def weighted_sum(self, coefficients: tf.Tensor) -> tf.Tensor:
-        """``sum_i coefficients[i] * g[i]`` over the examples whose coefficient is not 0, float32."""
+    def weighted_sum(self, coefficients: tf.Tensor, keep: tf.Tensor | None = None) -> tf.Tensor:
+        """``sum_i coefficients[i] * g[i]``, float32, over the examples to keep: those whose coefficient is not 0, if no
+        mask ``[B]`` is given. It must leave out every example whose norm is not finite."""
 
     @abc.abstractmethod
     def materialise(self) -> tf.Tensor:
@@ -99,10 +120,10 @@ class Materialised(PerExampleGradient):
         self._flat = tf.reshape(tf.cast(gradients, tf.float32), [-1, self.size])
 
     def squared_norms(self):
-        return tf.reduce_sum(tf.square(self._flat), 1)
+        return sum_of_squares(self._flat, [1])
 
-    def weighted_sum(self, coefficients):
-        return tf.reshape(weighted_sum_of(self._flat, coefficients), self.shape)
+    def weighted_sum(self, coefficients, keep=None):
+        return tf.reshape(weighted_sum_of(self._flat, coefficients, keep), self.shape)
 
     def materialise(self):
         return tf.reshape(self._flat, [-1, *self.shape])
@@ -138,30 +159,30 @@ class OuterSum(PerExampleGradient):
     def squared_norms(self):
         # Squares below TINY read as 0, yet the other factor may be large: each sum of squares is raised by what it lost.
         p, q = self.a.shape[3], self.d.shape[3]
-        a2 = tf.reduce_sum(tf.square(self.a), 3) + p * TINY
-        d2 = tf.reduce_sum(tf.square(self.d), 3) + q * TINY
-        if self.a.shape[2] == 1:
-            # ||a (x) d|| = ||a|| ||d||: nothing can cancel.
+        a2 = sum_of_squares(self.a, [3]) + p * TINY
+        d2 = sum_of_squares(self.d, [3]) + q * TINY
+        if self.a.shape[2] == 1 and form_of_norms() is None:
+            # ||a (x) d|| = ||a|| ||d||: nothing can cancel. A form that is forced is taken at one place as well.
             return tf.reduce_sum(a2 * d2, [1, 2])
         a1, d1 = tf.sqrt(a2), tf.sqrt(d2)
         scale = tf.square(tf.reduce_sum(a1 * d1, 2))  # S^2 of each group
         if self._form() == GRAM:
-            # ||sum_t a_t (x) d_t||^2 = sum_{t,u} (a_t . a_u)(d_t . d_u)
-            gram = tf.matmul(self.a, self.a, transpose_b=True) * tf.matmul(self.d, self.d, transpose_b=True)
+            # a_t . a_u errs by about eps ||a_t|| ||a_u||, d_t . d_u likewise: their products, over all places, by 2 eps S^2.
+            # As much again for the vector that is summed later, which errs by e ~ eps S: its square by 2 ||g|| e.
             lost = p * TINY * tf.square(tf.reduce_sum(d1, 2)) + q * TINY * tf.square(tf.reduce_sum(a1, 2))
-            squared = tf.maximum(tf.reduce_sum(gram, [2, 3]), 0.0) + 4 * EPSILON * scale + lost
+            squared = tf.maximum(self._gram(), 0.0) + 4 * EPSILON * scale + lost
         else:
             places = tf.cast(tf.shape(self.a)[2], tf.float32)
-            squared = tf.reduce_sum(tf.square(self._products()), [2, 3])
+            squared = sum_of_squares(self._products(), [2, 3])
+            # T terms are added up, here and in the vector that is summed later: each errs by about eps sqrt(T) S.
             slack = 2 * EPSILON * tf.sqrt(places) * tf.sqrt(scale)
             squared = tf.square(tf.sqrt(squared) + slack)
         return tf.reduce_sum(squared, 1)
 
-    def weighted_sum(self, coefficients):
+    def weighted_sum(self, coefficients, keep=None):
         if self._built is not None and worth_keeping(math.prod(self.shape)):
-            return tf.reshape(self._arranged(weighted_sum_of(self._built, coefficients)[None]), self.shape)
-        keep = tf.not_equal(coefficients, 0)
-        a = rows(self.a, keep)
+            return tf.reshape(self._arranged(weighted_sum_of(self._built, coefficients, keep)[None]), self.shape)
+        a = rows(self.a, tf.not_equal(coefficients, 0) if keep is None else keep)
         d = weighted(self.d, coefficients)
         if a.shape[1] == 1:
             total = tf.matmul(_flatten_places(a), _flatten_places(d), transpose_a=True)[None]
@@ -184,13 +205,19 @@ class OuterSum(PerExampleGradient):
             self._built = tf.matmul(self.a, self.d, transpose_a=True)
         return self._built
 
+    def _gram(self) -> tf.Tensor:
+        """``||sum_t a_t (x) d_t||^2 = sum_{t,u} (a_t . a_u)(d_t . d_u)`` of each group."""
+        gram = tf.matmul(self.a, self.a, transpose_b=True) * tf.matmul(self.d, self.d, transpose_b=True)
+        return tf.reduce_sum(gram, [2, 3])
+
     def _form(self) -> str:
-        if self.form is not None:
-            return self.form
+        form = self.form or form_of_norms()
+        if form is not None:
+            return form
         places, p, q = self.a.shape[2], self.a.shape[3], self.d.shape[3]
         if places is None:  # a sequence of unknown length: its square is the risk, not p * q
             return MATERIALISED
-        return GRAM if places * (p + q) < p * q else MATERIALISED
+        return cheaper_form(places, p, q)
 
 
 class Rows(PerExampleGradient):
@@ -207,14 +234,28 @@ class Rows(PerExampleGradient):
         return self
 
     def squared_norms(self):
-        if self.d.shape[1] == 1:
-            return tf.reduce_sum(tf.square(self.d), [1, 2])
-        # A token that occurs several times in an example is one row of its gradient: its places are summed first.
-        squared = self._sums_of_all_places() if under_xla() else self._sums_of_repeated_places()
+        form = form_of_norms()
+        if self.d.shape[1] == 1 and form is None:
+            return sum_of_squares(self.d, [1, 2])
         places = tf.cast(tf.shape(self.ids)[1], tf.float32)
         scale = tf.reduce_sum(tf.sqrt(tf.reduce_sum(tf.square(self.d), 2)), 1)
+        if form == GRAM:
+            # An OuterSum with a_t the unit vector of a token: a_t . a_u is 0 or 1, so only products in d_t . d_u are lost.
+            lost = self.d.shape[2] * TINY * tf.square(places)
+            return tf.maximum(self._gram(), 0.0) + 4 * EPSILON * tf.square(scale) + lost
+        if form == MATERIALISED:
+            squared = sum_of_squares(self.materialise(), [1, 2])
+        else:
+            # A token that occurs several times in an example is one row of its gradient: its places are summed first.
+            squared = self._sums_of_all_places() if under_xla() else self._sums_of_repeated_places()
+        # A row is a sum of up to T places: what an OuterSum that is built allows for.
         slack = 2 * EPSILON * tf.sqrt(places) * scale
         return tf.square(tf.sqrt(squared) + slack)
+
+    def _gram(self) -> tf.Tensor:
+        """``sum over t, u with ids[t] = ids[u] of d_t . d_u``, the squared norm."""
+        same = tf.equal(self.ids[:, :, None], self.ids[:, None, :])
+        return tf.reduce_sum(tf.where(same, tf.matmul(self.d, self.d, transpose_b=True), 0.0), [1, 2])
 
     def _sorted(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Each example's tokens in ascending order, and the places they come from. One sort of the two packed together."""
@@ -233,14 +274,14 @@ class Rows(PerExampleGradient):
         same = tf.equal(tokens[:, 1:], tokens[:, :-1])
         as_before, as_after = tf.pad(same, [[0, 0], [1, 0]]), tf.pad(same, [[0, 0], [0, 1]])
         repeated = as_before | as_after
-        alone = tf.where(repeated, 0.0, tf.gather(tf.reduce_sum(tf.square(self.d), 2), place, batch_dims=1))
+        alone = tf.where(repeated, 0.0, tf.gather(sum_of_squares(self.d, [2]), place, batch_dims=1))
         where = tf.where(repeated)
         example = tf.cast(where[:, 0], tf.int32)
         run = (
             tf.cumsum(tf.cast(~tf.gather_nd(as_before, where), tf.int32)) - 1
         )  # places of one token follow one another
         d = tf.gather(tf.reshape(self.d, [-1, self.shape[-1]]), example * places + tf.gather_nd(place, where))
-        squared = tf.reduce_sum(tf.square(tf.math.segment_sum(d, run)), 1)
+        squared = sum_of_squares(tf.math.segment_sum(d, run), [1])
         owner = tf.math.segment_max(example, run)
         return tf.reduce_sum(alone, 1) + tf.math.unsorted_segment_sum(squared, owner, batch)
 
@@ -255,7 +296,7 @@ class Rows(PerExampleGradient):
         sums = tf.math.unsorted_segment_sum(tf.reshape(d, [-1, self.shape[-1]]), segment, batch * places)
         return tf.reduce_sum(tf.reshape(tf.square(sums), tf.stack([batch, places * self.shape[-1]])), 1)
 
-    def weighted_sum(self, coefficients):
+    def weighted_sum(self, coefficients, keep=None):
         d = weighted(self.d, coefficients)
         return tf.math.unsorted_segment_sum(
             tf.reshape(d, [-1, self.shape[-1]]), tf.reshape(self.ids, [-1]), self.shape[0]

@@ -91,10 +91,10 @@ class Independence:
     def _compare_sizes(self, example, seen: dict) -> None:
         """The first example alone and in lots of several sizes: dropout draws the same numbers for the first."""
         for lots in self.trial.records.lots_of_one_among_others():
-            alone, *others = [self.trial.run(example, lot) for lot in lots]
+            alone = self.trial.run(example, lots[0])
             cleared: list = []  # the same units are at their kinks whatever the company
-            for number, (lot, among) in enumerate(zip(lots[1:], others, strict=True)):
-                pair = ((lots[0], 0), (lot, 0))
+            for number, lot in enumerate(lots[1:]):
+                among, pair = self.trial.run(example, lot), ((lots[0], 0), (lot, 0))
                 same = self._same(alone, among, self.trial.tolerance)
                 if not same and not any(self._same(earlier, among, SAME_PLACE) for earlier in cleared):
                     self._refuse_more_than_rounding(example, pair, alone, among, self.trial.tolerance)
@@ -113,9 +113,9 @@ class Independence:
         self.trial.round_number = round_number
         for place, lots in self.trial.records.lots_in_changing_company():
             lots = lots if round_number == 0 else lots[:2]
-            one, *others = [self.trial.run(example, lot, place) for lot in lots]
-            for lot, other in zip(lots[1:], others, strict=True):
-                pair = ((lots[0], place), (lot, place))
+            one = self.trial.run(example, lots[0], place)
+            for lot in lots[1:]:
+                other, pair = self.trial.run(example, lot, place), ((lots[0], place), (lot, place))
                 if not self._same(one, other, SAME_PLACE):
                     self._refuse_more_than_rounding(example, pair, one, other, SAME_PLACE)
         self.trial.round_number = 0

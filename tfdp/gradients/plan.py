@@ -9,6 +9,7 @@ import dataclasses
 
 import keras
 
+from tfdp.gradients.forms import only_universal
 from tfdp.gradients.layer_tree import all_layers
 from tfdp.gradients.per_example import modes_for
 from tfdp.gradients.recording import Call
@@ -66,7 +67,7 @@ def first_plan(model: keras.Model) -> Plan:
         holds = layer.trainable_variables if isinstance(layer, keras.layers.RNN) else layer._trainable_variables
         own = [v for v in holds if id(v) in trainable]
         if own:
-            family = find_rule(layer)
+            family = None if only_universal() else find_rule(layer)
             sites[id(layer)] = Site(layer, own, family, [] if family else modes_for(layer))
     owned = {id(v) for site in sites.values() for v in site.variables}
     rest = [v for v in model.trainable_variables if id(v) not in owned]

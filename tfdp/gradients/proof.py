@@ -96,8 +96,7 @@ class _Coverage:
         try:
             probe = self._probe(plan)
             alone, lot = self.trial.records.coverage_lots()
-            single = probe(alone, 0)
-            several = [probe(lot, row) for row in range(self.trial.records.size(lot))]
+            single, first = probe(alone, 0), probe(lot, 0)
         except (StateAssigned, MixesExamples):
             raise
         except Exception:
@@ -107,13 +106,14 @@ class _Coverage:
         if self._replays_random_numbers:  # it would draw others the second time
             plan.whole = [XLA, MAP]
             return []
-        folded = self._folded(plan, several[0], self.trial.records.size(lot))
+        folded = self._folded(plan, first, self.trial.records.size(lot))
         if folded - plan.folded:
             plan.folded |= folded
             return []
         failed = self._uncovered(single, single.whole_reference, lambda: _beside_whole(probe(alone, 0)), set())
         if not plan.shares:
-            for row, found in enumerate(several):
+            for row in range(self.trial.records.size(lot)):
+                found = probe(lot, row) if row else first
                 failed |= self._uncovered(found, found.reference, lambda row=row: _beside_own(probe(lot, row)), failed)
         elif not failed and not self._shares_hold(plan, probe, single):
             raise MixesExamples(self._added_loss_message())
@@ -130,7 +130,7 @@ class _Coverage:
                 objective = forward.objective()
                 unscaled = objective / forward.scale
             reference = dense(tape.gradient(own, values(self.trial.model)), self.trial.model)
-            whole = reference  # of one example alone, unless there are losses added for the whole lot
+            whole = []
             if plan.shares:
                 whole = dense(tape.gradient(unscaled, values(self.trial.model)), self.trial.model)
             found = forward.book_keeping(objective).gradients
@@ -144,7 +144,12 @@ class _Coverage:
             )
             return own, reference, whole, engine, tf.stack(norms or [0.0]), tf.stack(rows or [0])
 
-        return lambda record, row: Probe(*self.trial.run(traced, record, row))
+        def probe(record, row) -> Probe:
+            found = Probe(*self.trial.run(traced, record, row))
+            found.whole_reference = found.whole_reference or found.reference
+            return found
+
+        return probe
 
     def _next_mode(self, plan: Plan) -> bool:
         """Another way for the universal sites; which of them failed can't be told from an exception."""

@@ -38,6 +38,25 @@ class Call:
         """The first argument, whether it was passed by position or by name."""
         return self.args[0] if self.args else next(iter(self.kwargs.values()))
 
+    def held_until(self, ready: list[tf.Tensor]) -> "Call":
+        """The same call, whose tensors can't be read before others are there.
+
+        TensorFlow runs whatever can be run: what a rule makes of the inputs alone (shifted views, normalised values) would be
+        made in the forward pass, for all layers, and fill the memory until the gradients at the outputs come.
+        """
+
+        def held(value):
+            if not isinstance(value, tf.Tensor):
+                return value
+            copy = tf.identity(value)
+            if getattr(value, "_keras_mask", None) is not None:
+                copy._keras_mask = value._keras_mask
+            return copy
+
+        with tf.control_dependencies(ready):
+            args, kwargs, kept = keras.tree.map_structure(held, (self.args, self.kwargs, self.kept))
+        return dataclasses.replace(self, args=args, kwargs=kwargs, kept=kept)
+
 
 @dataclasses.dataclass
 class Recording:

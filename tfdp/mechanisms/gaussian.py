@@ -11,6 +11,7 @@ from tfdp.mechanisms.secret_noise import SecretGenerator, standard_normals
 
 # float32 arithmetic may bring a clipped gradient above the clip in its last digits: clip that much below it.
 ROUNDING = 1 - 2.0**-20
+_MANY_WEIGHTS = 2**20
 
 
 @keras.saving.register_keras_serializable("tfdp")
@@ -72,7 +73,11 @@ class GaussianMechanism:
         """``(sum + noise) / expected_lot_size``: the realised size of the lot would be a release of its own."""
         if self.noise_multiplier:
             stddev = self.noise_multiplier * self.l2_norm_clip
-            noise = standard_normals(generator, [s.shape for s in sums])
+            shapes = [s.shape for s in sums]
+            # Noise depends on nothing, so that idle cores draw it during the pass; the noise of many weights would lie
+            # beside the pass's own tensors all the while.
+            with tf.control_dependencies(sums if sum(s.num_elements() for s in shapes) > _MANY_WEIGHTS else []):
+                noise = standard_normals(generator, shapes)
             sums = [s + stddev * z for s, z in zip(sums, noise, strict=True)]
         return [s / expected_lot_size for s in sums]
 

@@ -85,7 +85,9 @@ class PrivateStep:
             return (start < rows) | (start == 0)
 
         start = tf.zeros([], tf.int32)
-        _, sums, not_finite = tf.while_loop(unfinished, part, [start, zeros, tf.zeros([], tf.int64)])
+        state = [start, zeros, tf.zeros([], tf.int64)]
+        # One part after the other: side by side they would need the memory that they are there to save.
+        _, sums, not_finite = tf.while_loop(unfinished, part, state, parallel_iterations=1)
         return sums, not_finite
 
     def _physical(self, record, present) -> tuple[list[tf.Tensor], tf.Tensor]:

@@ -42,17 +42,22 @@ def _einsum_applies(layer: keras.layers.EinsumDense) -> bool:
 @rule(keras.layers.EinsumDense, tap=at_pre_activation, applies=_einsum_applies)
 def einsum_dense(call, d):
     """Labels of the equation fall into four kinds: the example (first of both), places (input and output only), weights'
-    rows (input and kernel), weights' columns (kernel and output), and groups (all three)."""
+    rows (input and kernel), weights' columns (kernel and output), and groups (all three). Over one that only the input has,
+    the input is summed."""
     (d,) = d
-    layer = call.layer
+    layer, x = call.layer, call.inputs
     inputs, kernel, output = _labels(layer.equation)
+    summed = [c for c in inputs if c not in kernel + output]
+    if summed:
+        x = tf.reduce_sum(tf.cast(x, tf.float32), [inputs.index(c) for c in summed])
+        inputs = "".join(c for c in inputs if c not in summed)
     example = inputs[0]
     groups = [c for c in kernel if c in inputs and c in output]
     p = [c for c in kernel if c in inputs and c not in output]
     q = [c for c in kernel if c in output and c not in inputs]
     t = [c for c in inputs[1:] if c not in kernel]
     size = dict(zip(kernel, layer._kernel.shape, strict=True))
-    a = _grouped(call.inputs, inputs, example, groups, t, p, size)
+    a = _grouped(x, inputs, example, groups, t, p, size)
     b = _grouped(d, output, example, groups, t, q, size)
     unfolded = groups + p + q
     layout = (tuple(size[c] for c in unfolded), tuple(unfolded.index(c) for c in kernel))
