@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.stats
+import tensorflow as tf
 
 from tfdp.data import PoissonBatches
 from tfdp.data.lots import Buckets
@@ -42,7 +43,7 @@ def test_fine_sizes_are_few_and_pad_little(size, lot):
     assert np.sort(np.bincount(rows, probability))[-17:].sum() > 1 - 1e-4
 
 
-def test_padding_rows_are_zeros_and_not_present():
+def test_padding_rows_are_copies_of_the_first_record_and_not_present():
     numbers = np.arange(1, 1001)
     batches = PoissonBatches({"x": numbers, "text": numbers.astype("U")}, numbers * 1.5, batch_size=100)
     sizes = set()
@@ -50,9 +51,10 @@ def test_padding_rows_are_zeros_and_not_present():
         present = present.numpy()
         sizes.add(len(present))
         assert len(features["x"]) == len(features["text"]) == len(y) == len(present)
-        assert (features["x"].numpy()[present] > 0).all() and not features["x"].numpy()[~present].any()
-        assert (features["text"].numpy()[~present] == b"").all() and not y.numpy()[~present].any()
-        assert np.array_equal(y.numpy()[present], 1.5 * features["x"].numpy()[present])
+        x, text = features["x"].numpy(), features["text"].numpy()
+        assert len(np.unique(x[present])) == present.sum()
+        assert (x[~present] == x[0]).all() and present[0]
+        assert np.array_equal(y.numpy(), 1.5 * x) and np.array_equal(text, x.astype("S"))
     assert 1 < len(sizes) <= 4
 
 
@@ -72,3 +74,18 @@ def test_a_lot_above_the_usual_sizes_comes_through_whole():
     dataset = stream(Records(np.arange(200)), lots * 20, expected_rows=20, padded_rows=buckets.rows)
     for expected, ((x,), present) in zip(lots, dataset.take(3), strict=True):
         assert np.array_equal(x.numpy()[present.numpy()], expected)
+
+
+@pytest.mark.parametrize("texts", [np.array(["a", "b"] * 500), tf.constant(["a", "b"] * 500)], ids=["numpy", "tensor"])
+def test_padding_of_texts_is_a_text_of_the_lot(texts):
+    batches = PoissonBatches(texts, np.arange(1000), batch_size=100)
+    for (text, y), present in batches.dataset(bucketed=True, fine=True).take(20):
+        assert present.numpy().any() and len(text) == len(present)
+        assert np.array_equal(text.numpy(), np.where(y.numpy() % 2 == 0, b"a", b"b"))
+
+
+@pytest.mark.parametrize("texts", [np.array(["a"] * 1000), tf.constant(["a"] * 1000)], ids=["numpy", "tensor"])
+def test_an_empty_lot_of_texts_is_padded_with_an_empty_one(texts):
+    batches = PoissonBatches(texts, batch_size=1, public_size=10**6)
+    (text,), present = next(iter(batches.dataset(bucketed=True).filter(lambda record, p: not p[0]).take(1)))
+    assert text.numpy().tolist() == [b""] and not present.numpy().any()

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfdp.gradients.convolved import Convolved, Window, patches
+from tfdp.gradients.forms import GRAM, MATERIALISED
 
 B = 4
 CASES = {
@@ -114,6 +115,22 @@ def test_a_value_that_no_window_sees_does_no_harm():
     x[0, 1, 1, 0] = np.nan
     norms = Convolved(x, np.ones((1, 2, 2, 1), "f4"), window, (1, 1, 1, 1)).squared_norms().numpy()
     np.testing.assert_allclose(norms, [16.0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("form", [GRAM, MATERIALISED])
+@pytest.mark.parametrize("filters", [2, 4000])
+def test_what_is_not_finite_between_the_windows_reaches_no_sum(form, filters):
+    """TensorFlow's own kernel gradient of a dilated convolution multiplies it by 0."""
+    window = Window((2, 2), (1, 1), (5, 5), "valid")
+    x = np.random.default_rng(0).normal(size=(3, 7, 7, 3)).astype("f4")
+    d = np.random.default_rng(1).normal(size=(3, 2, 2, filters)).astype("f4")
+    clean = Convolved(x, d, window, (2, 2, 3, filters), form)
+    norms, expected = clean.squared_norms(), clean.weighted_sum(tf.ones([3]))
+    x[0, 3, 3], x[1, 3, 2] = np.nan, np.inf
+    gradient = Convolved(x, d, window, (2, 2, 3, filters), form)
+    np.testing.assert_allclose(gradient.squared_norms(), norms, rtol=1e-5)
+    keep = tf.constant([True, True, True])
+    np.testing.assert_allclose(gradient.weighted_sum(tf.ones([3]), keep), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -117,3 +117,58 @@ def test_metrics_are_those_of_the_records_present():
     history = model.fit(np.ones((40, 3)), np.full((40, 1), 5.0), batch_size=15, epochs=2, verbose=0).history
     np.testing.assert_allclose(history["mae"], [5.0, 5.0], rtol=1e-6)
     np.testing.assert_allclose(history["loss"], [25.0, 25.0], rtol=1e-6)
+
+
+def test_padding_is_in_no_metric_not_even_in_one_that_compute_loss_updates():
+    class Counting(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = keras.layers.Dense(1)
+            self.rows = keras.metrics.Sum(name="rows")
+
+        def call(self, x):
+            return self.dense(x)
+
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+            self.rows.update_state(keras.ops.ones_like(y))
+            return keras.ops.mean(keras.ops.square(y - y_pred))
+
+    def count(y_true, y_pred):
+        return keras.ops.ones_like(y_true)
+
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((500, 3)).astype("float32"), np.ones((500, 1), "float32")
+    model = Counting()
+    shown = keras.metrics.MeanMetricWrapper(count, name="shown")
+    model.compile(optimizer=tiny.noisy(), metrics=[shown])
+    history = model.fit(x, y, batch_size=20, epochs=1, verbose=0).history
+    assert history["rows"][0] == float(shown.count)
+
+
+def test_a_loss_added_for_the_whole_lot_is_shown_without_padding():
+    """What is added is a thousandth of a lot's rows, padded or not."""
+
+    class AddsItsRows(keras.layers.Dense):
+        def call(self, x):
+            self.add_loss(0.001 * keras.ops.sum(keras.ops.ones_like(x[:, 0])))
+            return super().call(x)
+
+    x, y = np.zeros((500, 3), "float32"), np.zeros((500, 1), "float32")
+    model = keras.Sequential([keras.Input((3,)), AddsItsRows(1, use_bias=False)])
+
+    class Rows(keras.metrics.Metric):
+        def update_state(self, y_true, y_pred, sample_weight=None):
+            self.total.assign_add(keras.ops.cast(keras.ops.shape(y_true)[0], "float32"))
+            self.squares.assign_add(keras.ops.square(keras.ops.cast(keras.ops.shape(y_true)[0], "float32")))
+
+        def __init__(self):
+            super().__init__(name="rows")
+            self.total = self.add_weight(initializer="zeros")
+            self.squares = self.add_weight(initializer="zeros")
+
+        def result(self):
+            return self.squares / self.total
+
+    model.compile(optimizer=tiny.noisy(), loss="mse", metrics=[Rows()])
+    history = model.fit(x, y, batch_size=20, epochs=1, verbose=0).history
+    np.testing.assert_allclose(history["loss"][0], 0.001 * history["rows"][0], rtol=1e-5)

@@ -3,7 +3,7 @@
 import atexit
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +15,7 @@ from tfdp.data.records import Records
 _BLOCK_BYTES = 2**21
 _BLOCK_LOTS = 32
 
-_PADDING = -1
+_NOTHING = -1
 
 
 def stream(
@@ -31,8 +31,9 @@ def stream(
         records: where to read from.
         lots: record numbers, without end; iterated anew by every iteration of the dataset.
         expected_rows: the usual size of a lot. Only decides how many lots are read at once.
-        padded_rows: the number of rows a lot of so many members is filled up to, with rows of zeros (empty
-            texts) that are not `present`. None: no padding, and every row is present.
+        padded_rows: the number of rows a lot of so many members is filled up to, with copies of its first
+            record that are not `present`: what a model can't take, a made-up record might be. Only an empty lot gets
+            zeros (empty texts). None: no padding, and every row is present.
     """
     lots_a_block = 1
     if records.cheap:
@@ -43,11 +44,12 @@ def stream(
         _read_from.set()
         endless = iter(lots)
         while not _exiting.is_set():
-            drawn = [_padded(next(endless), padded_rows) for _ in range(lots_a_block)]
-            members = np.concatenate(drawn)
-            present = members != _PADDING
-            ends = np.cumsum([len(lot) for lot in drawn])
-            yield (*_read(records, members, present), present, ends - [len(lot) for lot in drawn], ends)
+            drawn = [next(endless) for _ in range(lots_a_block)]
+            sizes = [len(lot) if padded_rows is None else padded_rows(len(lot)) for lot in drawn]
+            ends = np.cumsum(sizes)
+            source, present = _places(drawn, sizes)
+            rows = [_spread(read, source) for read in records.read(np.concatenate(drawn))]
+            yield (*rows, present, ends - sizes, ends)
 
     @tf.autograph.experimental.do_not_convert
     def lots_of(*block: tf.Tensor) -> tf.data.Dataset:
@@ -67,21 +69,26 @@ def stream(
     return dataset.with_options(_options())
 
 
-def _padded(lot: np.ndarray, padded_rows: Callable[[int], int] | None) -> np.ndarray:
-    if padded_rows is None:
-        return lot
-    return np.pad(lot, (0, padded_rows(len(lot)) - len(lot)), constant_values=_PADDING)
+def _places(lots: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """For every row of the padded lots: which of the members it shows, and whether it is one or padding."""
+    begin = 0
+    source, present = [], []
+    for lot, size in zip(lots, sizes, strict=True):
+        padding = np.full(size - len(lot), begin if len(lot) else _NOTHING)
+        source += [np.arange(begin, begin + len(lot)), padding]
+        present += [np.ones(len(lot), bool), np.zeros(len(padding), bool)]
+        begin += len(lot)
+    return np.concatenate(source), np.concatenate(present)
 
 
-def _read(records: Records, members: np.ndarray, present: np.ndarray) -> list[np.ndarray]:
-    if present.all():
-        return records.read(members)
-    return [_spread(rows, present) for rows in records.read(members[present])]
-
-
-def _spread(rows: np.ndarray, present: np.ndarray) -> np.ndarray:
-    spread = np.zeros((len(present), *rows.shape[1:]), rows.dtype)
-    spread[present] = rows
+def _spread(members: np.ndarray, source: np.ndarray) -> np.ndarray:
+    """The members' rows at their places; zeros, or empty texts, where there is nothing to show."""
+    if len(source) == len(members):
+        return members
+    nothing = source == _NOTHING
+    spread = np.empty((len(source), *members.shape[1:]), members.dtype)
+    spread[~nothing] = members[source[~nothing]]
+    spread[nothing] = b"" if members.dtype == object else np.zeros([], members.dtype)
     return spread
 
 

@@ -168,8 +168,7 @@ class Convolved(PerExampleGradient):
 
     def squared_norms(self):
         width, filters = math.prod(self.shape[:-1]), self.shape[-1]
-        x = self.x if self.window.sees_everything else tf.where(tf.math.is_finite(self.x), self.x, 0.0)
-        x2, d2 = (sum_of_squares(v, range(1, len(v.shape))) for v in (x, self.d))
+        x2, d2 = (sum_of_squares(v, range(1, len(v.shape))) for v in (self._seen(), self.d))
         places = tf.cast(tf.shape(self._d())[1], tf.float32)
         # Sums over t of ||a_t||^2 and ||d_t||^2; by Cauchy and Schwarz S^2 = (sum_t ||a_t|| ||d_t||)^2 is at most their
         # product. What norms allow for in either form is what an OuterSum of these places allows for.
@@ -187,7 +186,7 @@ class Convolved(PerExampleGradient):
         if self._built is not None:
             sums = [weighted_sum_of(part, coefficients, keep) for part in self._built]
             return self._in_order(tf.concat(sums, 0)[None])[0]
-        x = rows(self.x, tf.not_equal(coefficients, 0) if keep is None else keep)
+        x = rows(self._seen(), tf.not_equal(coefficients, 0) if keep is None else keep)
         d = weighted(self.d, coefficients)
         kernel = tf.zeros(self.shape)
         with tf.GradientTape() as tape:
@@ -213,6 +212,11 @@ class Convolved(PerExampleGradient):
 
     def fold(self, batch):
         return self.as_products().fold(batch)
+
+    def _seen(self) -> tf.Tensor:
+        """``x``, finite wherever no window looks. What is not finite there leaves norms finite, but a kernel may multiply it
+        by 0: NaN. Where a window looks, the norm is not finite, and the example is left out."""
+        return self.x if self.window.sees_everything else tf.where(tf.math.is_finite(self.x), self.x, 0.0)
 
     def _d(self) -> tf.Tensor:
         return tf.reshape(self.d, tf.stack([tf.shape(self.d)[0], self.places, self.shape[-1]]))

@@ -29,6 +29,12 @@ class PrivateStep:
         with tf.init_scope():
             self._open = tf.Variable(False, trainable=False, name="fit_is_running")
 
+    @property
+    def masks_all_it_shows(self) -> bool:
+        """Whether padding can't be seen in metrics. In a loss of the whole lot (``add_loss``, a ``compute_loss`` of the
+        user's own) rows can't be told apart."""
+        return not self.plan.shares and type(self.model).compute_loss is keras.Model.compute_loss
+
     def freeze(self) -> bool:
         """From now on the optimizer's mechanism as it is now. Returns whether that is another one than before.
 

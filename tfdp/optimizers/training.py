@@ -87,7 +87,7 @@ class PrivateTraining:
             self.run = self._planned_run(lots, arguments, validated)
             if optimizer.budget is not None:
                 self.warn_of_large_delta(optimizer.budget.delta)
-            arguments |= _stream(lots, arguments["steps_per_epoch"], compiled=self._step.jit_compile)
+            arguments |= _stream(lots, arguments["steps_per_epoch"], self._step)
             # XLA compiles the step's core, see PrivateStep; around it shapes change with every lot.
             with instance_attribute(model, "_jit_compile", False):
                 return original(**arguments)
@@ -236,9 +236,10 @@ def _listed(callbacks: Any) -> list[keras.callbacks.Callback]:
     return callbacks.callbacks if isinstance(callbacks, keras.callbacks.CallbackList) else callbacks
 
 
-def _stream(lots: PoissonBatches | DeclaredDataset, steps_per_epoch: int, compiled: bool) -> dict:
+def _stream(lots: PoissonBatches | DeclaredDataset, steps_per_epoch: int, step: PrivateStep) -> dict:
     """The lots as Keras's fit wants them."""
     if isinstance(lots, DeclaredDataset):  # one iteration for all epochs: each new one would begin a new pass
         return {"x": lots.dataset(), "steps_per_epoch": steps_per_epoch}
     # Of known length, so that steps_per_execution stops at the end of an epoch.
-    return {"x": lots.dataset(bucketed=True, fine=not compiled).take(steps_per_epoch), "steps_per_epoch": None}
+    rows = lots.dataset(bucketed=step.jit_compile or step.masks_all_it_shows, fine=not step.jit_compile)
+    return {"x": rows.take(steps_per_epoch), "steps_per_epoch": None}
