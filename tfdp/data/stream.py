@@ -12,7 +12,7 @@ from tfdp.data.records import Records
 
 # Python is entered once a block of lots, not once a lot: entering it from a tf.data thread costs more than
 # reading a small lot does. A block is bounded, so that memory does not grow with the data set.
-_BLOCK_BYTES = 2**21
+_BLOCK_BYTES = 2**22
 _BLOCK_LOTS = 32
 
 _NOTHING = -1
@@ -48,7 +48,7 @@ def stream(
             sizes = [len(lot) if padded_rows is None else padded_rows(len(lot)) for lot in drawn]
             ends = np.cumsum(sizes)
             source, present = _places(drawn, sizes)
-            rows = [_spread(read, source) for read in records.read(np.concatenate(drawn))]
+            rows = _read(records, np.concatenate(drawn), source)
             yield (*rows, present, ends - sizes, ends)
 
     @tf.autograph.experimental.do_not_convert
@@ -79,6 +79,12 @@ def _places(lots: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[np.ndarra
         present += [np.ones(len(lot), bool), np.zeros(len(padding), bool)]
         begin += len(lot)
     return np.concatenate(source), np.concatenate(present)
+
+
+def _read(records: Records, members: np.ndarray, source: np.ndarray) -> list[np.ndarray]:
+    if records.cheap and not (source == _NOTHING).any():
+        return records.read(members[source])  # in one copy; what is on disk is read once, in order
+    return [_spread(rows, source) for rows in records.read(members)]
 
 
 def _spread(members: np.ndarray, source: np.ndarray) -> np.ndarray:
