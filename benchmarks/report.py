@@ -69,12 +69,12 @@ def written(section: Section, entries: list[Entry]) -> str:
 
 
 def measured_on(abouts: list[dict]) -> str:
-    packages: dict[str, str] = {}
-    for about in abouts:
-        packages |= about["machine"]["packages"]
     where = abouts[0]["machine"]
+    packages = dict.fromkeys(
+        item for about in abouts for item in about["machine"]["packages"].items()
+    )  # peers have others
     clocks = " and ".join(dict.fromkeys(CLOCKS[about["clock"]] for about in abouts))
-    versions = ", ".join(f"{name} {version}" for name, version in packages.items())
+    versions = ", ".join(f"{name} {version}" for name, version in packages)
     return (
         f"{clocks}. Measured on {where['cores']} cores of {where['processor']}, Python {where['python']}, {versions}."
     )

@@ -197,7 +197,7 @@ def fastest(entries: Iterable[Entry]) -> Entry | None:
 
 
 def peers(entries: list[Entry]) -> str:
-    """tfdp against the fastest method of each peer: time and memory of the step on a lot in memory."""
+    """tfdp against the fastest method of each peer: time and memory of the step on a lot in memory. Blank: not measured."""
     libraries = sorted({one.library for one in entries} - {"keras", "tfdp"})
     columns = ["workload", "optimizer", "plain Keras, ms", "tfdp, ms", *(f"{library}, ms" for library in libraries)]
     columns += ["fastest peer / tfdp", "tfdp, MB", "fastest peer, MB"]
@@ -210,7 +210,9 @@ def peers(entries: list[Entry]) -> str:
             continue
         plain = fastest(one for one in here if one.library == "keras")
         own, rival = fastest(one for one in private if one.library == "tfdp"), fastest(filter(None, best.values()))
-        cells = [f"{number(median(one))} ({one.method})" if one else "out of reach" for one in best.values()]
+        tried = {one.library for one in private}
+        nothing = {library: "out of reach" if library in tried else "" for library in libraries}
+        cells = [f"{number(median(one))} ({one.method})" if one else nothing[name] for name, one in best.items()]
         row = [
             workload,
             optimizer,
