@@ -54,12 +54,12 @@ class Buckets:
     With m and s the mean and standard deviation of the lot size, the sizes are m, m + 2s, m + 4s, ..., or, if `fine`,
     all m + k s/2; none is above `size`, and a large lot takes the next one: no lot is cut.
 
-    |                            | coarse, for XLA               | fine, for kernels             |
-    |----------------------------|-------------------------------|-------------------------------|
-    | a new size costs           | compiling the step, seconds   | setting up kernels, about 1 MB |
-    | sizes                      | 3 for all but 1 lot in 10,000 | 17 for all but 1 in 10,000    |
-    | expected padding           | about 1.05 s                  | about s/4                     |
-    | of 256 expected rows       | 6.5 %                         | 1.6 %                         |
+    |                      | coarse, for XLA               | fine, for kernels          |
+    |----------------------|-------------------------------|----------------------------|
+    | a new size costs     | compiling the step            | kernels set up, and kept   |
+    | sizes                | 3 for all but 1 lot in 10,000 | 17 for all but 1 in 10,000 |
+    | expected padding     | about 1.05 s                  | about s/4                  |
+    | of 256 expected rows | 6.5 %                         | 1.6 %                      |
     """
 
     size: int

@@ -132,8 +132,9 @@ class PoissonBatches:
         """An infinite dataset of `(record, present)`: a lot's rows, and which of them are records.
 
         Without buckets all rows are present and a lot has any number of rows, 0 included. With
-        `bucketed=True` lots are padded, with copies of a record that are not present, to one of a few sizes: three for compilers
-        that need static shapes, more that lie closer (`fine`) for kernels that are set up for every new shape.
+        `bucketed=True` lots are padded, with copies of a record that are not present (an empty lot with zeros), to one
+        of a few sizes: three for compilers that need static shapes, more that lie closer (`fine`) for kernels that are
+        set up for every new shape.
         """
         size, rate = self.size, self.sampling_rate
         seed = (self._sampling_seed, self._first, self._stride) if self.seeded else None

@@ -137,8 +137,8 @@ def standard_normals(
 ) -> list[tf.Tensor]:
     """Independent standard normals for all ``shapes`` in one draw, with the guarantees of the module's docstring.
 
-    While it runs it takes about 25 bytes of memory a weight, and beyond a million weights, which are drawn one block after
-    the other, 12.
+    While it runs it takes about 25 bytes of memory a weight, and less beyond a million weights: they are drawn one block
+    after the other.
 
     Args:
         generator: the secret bits.
