@@ -166,21 +166,26 @@ class Convolved(PerExampleGradient):
         self.places = _product(self.counts)
         self._built: list[tf.Tensor] | None = None  # the gradients, cut as `_products` cuts them
 
-    def squared_norms(self):
+    def squared_norms(self, stretch=None):
         width, filters = math.prod(self.shape[:-1]), self.shape[-1]
         x2, d2 = (sum_of_squares(v, range(1, len(v.shape))) for v in (self._seen(), self.d))
         places = tf.cast(tf.shape(self._d())[1], tf.float32)
         # Sums over t of ||a_t||^2 and ||d_t||^2; by Cauchy and Schwarz S^2 = (sum_t ||a_t|| ||d_t||)^2 is at most their
         # product. What norms allow for in either form is what an OuterSum of these places allows for.
         a2, d2 = self.window.cover * x2 + places * width * TINY, d2 + places * filters * TINY
-        if self._form() == GRAM:
+        if stretch is None and self._form() == GRAM:
             squared = tf.maximum(self._gram(), 0.0)
             return squared + 4 * EPSILON * a2 * d2 + places * TINY * (width * d2 + filters * a2)
         parts = self._products()
         if worth_keeping(math.prod(self.shape)):
             self._built = parts
+        slack = 2 * EPSILON * tf.sqrt(places) * tf.sqrt(a2) * tf.sqrt(d2)
+        if stretch is not None:  # inner products of places know nothing of single coordinates
+            stretches = tf.split(self._cut_like_products(stretch), len(parts))
+            parts = [part * t for part, t in zip(parts, stretches, strict=True)]
+            slack *= tf.maximum(tf.reduce_max(stretch), 1.0)
         squared = tf.add_n([sum_of_squares(part, [1, 2]) for part in parts])
-        return tf.square(tf.sqrt(squared) + 2 * EPSILON * tf.sqrt(places) * tf.sqrt(a2) * tf.sqrt(d2))
+        return tf.square(tf.sqrt(squared) + slack)
 
     def weighted_sum(self, coefficients, keep=None):
         if self._built is not None:
@@ -233,11 +238,23 @@ class Convolved(PerExampleGradient):
 
     def _in_order(self, products: tf.Tensor) -> tf.Tensor:
         """``[N, K C, F]``, step after step, as ``[N, *kernel_size, C, F]``."""
-        block, rank = self.window.block, len(self.window.block)
-        steps = [k // b for k, b in zip(self.window.kernel_size, block, strict=True)]
+        steps, block = self._steps_and_block()
+        rank = len(block)
         cut = tf.reshape(products, [-1, *steps, *block, *self.shape[-2:]])
         along = itertools.chain(*((1 + axis, 1 + rank + axis) for axis in range(rank)))
         return tf.reshape(tf.transpose(cut, [0, *along, 2 * rank + 1, 2 * rank + 2]), [-1, *self.shape])
+
+    def _cut_like_products(self, kernel: tf.Tensor) -> tf.Tensor:
+        """The way back from ``_in_order``, of one tensor in the kernel's shape: ``[K C, F]``, step after step."""
+        steps, block = self._steps_and_block()
+        rank = len(block)
+        cut = tf.reshape(kernel, [*itertools.chain(*zip(steps, block, strict=True)), *self.shape[-2:]])
+        along = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2), 2 * rank, 2 * rank + 1]
+        return tf.reshape(tf.transpose(cut, along), [-1, self.shape[-1]])
+
+    def _steps_and_block(self) -> tuple[list[int], tuple[int, ...]]:
+        block = self.window.block
+        return [k // b for k, b in zip(self.window.kernel_size, block, strict=True)], block
 
     def _gram(self) -> tf.Tensor:
         """``sum_{t,u} (a_t . a_u)(d_t . d_u)``; the inner products of patches add up over the offsets."""

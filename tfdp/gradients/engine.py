@@ -35,9 +35,13 @@ class LotGradients:
         self.variables = variables
         self.batch = batch
 
-    def squared_norms(self) -> tf.Tensor:
-        """Upper bounds of the squared l2 norms over all weights jointly, float32 ``[B]``; NaN or Inf where not finite."""
-        parts = [g.squared_norms() for g in self._gradients if g is not None]
+    def squared_norms(self, stretches: list[tf.Tensor] | None = None) -> tf.Tensor:
+        """Upper bounds of the squared l2 norms over all weights jointly, float32 ``[B]``; NaN or Inf where not finite.
+
+        With ``stretches``, positive tensors shaped like the weights, of the gradients times these, coordinate by coordinate.
+        """
+        pairs = zip(self._gradients, stretches or [None] * len(self._gradients), strict=True)
+        parts = [g.squared_norms(stretch) for g, stretch in pairs if g is not None]
         squared = tf.add_n([tf.fill([self.batch], UNDERFLOW), *parts]) / self._scale**2
         self._finite = tf.math.is_finite(squared)
         return squared

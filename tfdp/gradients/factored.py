@@ -3,7 +3,8 @@
 Every class here stands for the tensor ``g[i]``, the gradient of example ``i``'s own loss in one variable, and answers
 three questions without building that tensor where it can avoid it:
 
-* ``squared_norms()``: a float32 vector, **at least** ``||g[i]||^2`` (see below), one entry an example;
+* ``squared_norms()``: a float32 vector, **at least** ``||g[i]||^2`` (see below), one entry an example; or ``||g[i] * t||^2``
+  for a ``stretch`` t, a tensor of positive numbers shaped like the variable;
 * ``weighted_sum(c)``: ``sum_i c[i] g[i]``, shaped like the variable, with examples of ``c[i] = 0`` left out *before*
   any product (0 * NaN is NaN: a record with a NaN must not reach the sum), or only those that a mask ``keep`` says:
   where an example's norm is finite, so are its factors, and 0 times them is 0;
@@ -18,7 +19,7 @@ that underflow. Norms that overflow are infinite, and such an example is left ou
 
 import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -88,8 +89,8 @@ class PerExampleGradient(abc.ABC):
     """The gradients of every example in one variable."""
 
     @abc.abstractmethod
-    def squared_norms(self) -> tf.Tensor:
-        """Upper bounds of the squared l2 norms, float32 ``[B]``."""
+    def squared_norms(self, stretch: tf.Tensor | None = None) -> tf.Tensor:
+        """Upper bounds of the squared l2 norms, of ``g`` or of ``g * stretch``, float32 ``[B]``."""
 
     @abc.abstractmethod
     def weighted_sum(self, coefficients: tf.Tensor, keep: tf.Tensor | None = None) -> tf.Tensor:
@@ -119,8 +120,8 @@ class Materialised(PerExampleGradient):
             self.size *= dimension
         self._flat = tf.reshape(tf.cast(gradients, tf.float32), [-1, self.size])
 
-    def squared_norms(self):
-        return sum_of_squares(self._flat, [1])
+    def squared_norms(self, stretch=None):
+        return sum_of_squares(self._flat if stretch is None else self._flat * tf.reshape(stretch, [1, -1]), [1])
 
     def weighted_sum(self, coefficients, keep=None):
         return tf.reshape(weighted_sum_of(self._flat, coefficients, keep), self.shape)
@@ -156,7 +157,9 @@ class OuterSum(PerExampleGradient):
         self.a, self.d = (_fold_places(v, batch) for v in (self.a, self.d))
         return self
 
-    def squared_norms(self):
+    def squared_norms(self, stretch=None):
+        if stretch is not None:
+            return self._stretched_norms(self._taken_apart(stretch))
         # Squares below TINY read as 0, yet the other factor may be large: each sum of squares is raised by what it lost.
         p, q = self.a.shape[3], self.d.shape[3]
         a2 = sum_of_squares(self.a, [3]) + p * TINY
@@ -179,6 +182,28 @@ class OuterSum(PerExampleGradient):
             squared = tf.square(tf.sqrt(squared) + slack)
         return tf.reduce_sum(squared, 1)
 
+    def _stretched_norms(self, stretch: tf.Tensor) -> tf.Tensor:
+        """Of ``g * stretch``, ``[G, p, q]``: one more product where there is one place. Inner products of several places
+        know nothing of single coordinates, so ``g`` is built, at most for so many examples at once."""
+        p, q = self.a.shape[3], self.d.shape[3]
+        largest = tf.maximum(tf.reduce_max(stretch), 1.0)
+        if self.a.shape[2] == 1:
+            a2, d2 = (tf.square(v[:, :, 0]) for v in (self.a, self.d))
+            seen = tf.einsum("bgp,gpq->bgq", a2, tf.square(stretch)) + p * TINY * tf.square(largest)
+            return tf.reduce_sum(seen * (d2 + TINY), [1, 2])
+        if worth_keeping(math.prod(self.shape)):
+            squared = sum_of_squares(self._products() * stretch, [2, 3])
+        else:
+
+            def built(a, d):
+                return sum_of_squares(tf.matmul(a, d, transpose_a=True) * stretch, [2, 3])
+
+            squared = _some_at_once(built, (self.a, self.d), self.a.shape[1] * p * q)
+        lengths = tf.sqrt((sum_of_squares(self.a, [3]) + p * TINY) * (sum_of_squares(self.d, [3]) + q * TINY))
+        places = tf.cast(tf.shape(self.a)[2], tf.float32)
+        slack = 2 * EPSILON * tf.sqrt(places) * largest * tf.reduce_sum(lengths, 2)
+        return tf.reduce_sum(tf.square(tf.sqrt(squared) + slack), 1)
+
     def weighted_sum(self, coefficients, keep=None):
         if self._built is not None and worth_keeping(math.prod(self.shape)):
             return tf.reshape(self._arranged(weighted_sum_of(self._built, coefficients, keep)[None]), self.shape)
@@ -199,6 +224,14 @@ class OuterSum(PerExampleGradient):
             unfolded, order = self.layout
             g = tf.transpose(tf.reshape(g, [-1, *unfolded]), [0, *(1 + axis for axis in order)])
         return tf.reshape(g, [-1, *self.shape])
+
+    def _taken_apart(self, values: tf.Tensor) -> tf.Tensor:
+        """A tensor in the variable's shape as ``[G, p, q]``: the way back from ``_arranged``."""
+        if self.layout is not None:
+            unfolded, order = self.layout
+            back = sorted(range(len(order)), key=order.__getitem__)
+            values = tf.transpose(tf.reshape(values, [unfolded[axis] for axis in order]), back)
+        return tf.reshape(values, [self.a.shape[1], self.a.shape[3], self.d.shape[3]])
 
     def _products(self) -> tf.Tensor:
         if self._built is None:
@@ -233,7 +266,9 @@ class Rows(PerExampleGradient):
         self.d = tf.reshape(self.d, tf.stack([batch, -1, self.shape[-1]]))
         return self
 
-    def squared_norms(self):
+    def squared_norms(self, stretch=None):
+        if stretch is not None:  # all places of a row are stretched alike: their sum is
+            return Rows(self.ids, self.d * tf.gather(stretch, self.ids), self.shape).squared_norms()
         form = form_of_norms()
         if self.d.shape[1] == 1 and form is None:
             return sum_of_squares(self.d, [1, 2])
@@ -330,6 +365,22 @@ def total(parts: Sequence[PerExampleGradient], shape: Sequence[int]) -> PerExamp
     if kinds == {Rows}:
         return Rows(tf.concat([p.ids for p in parts], 1), tf.concat([p.d for p in parts], 1), shape)
     return Materialised(tf.add_n([part.materialise() for part in parts]), shape)
+
+
+def _some_at_once(function: Callable, tensors: Sequence[tf.Tensor], numbers: int) -> tf.Tensor:
+    """``function(*tensors)``, of as many examples at once as make about 4 million of its ``numbers`` each."""
+    batch, some = tf.shape(tensors[0])[0], max(1, 2**22 // numbers)
+    parts = -(-batch // some)
+
+    def cut(values):
+        padded = tf.pad(values, [[0, parts * some - batch], *([[0, 0]] * (len(values.shape) - 1))])
+        return tf.reshape(padded, tf.concat([[parts, some], tf.shape(values)[1:]], 0))
+
+    pieces = [cut(values) for values in tensors]
+    for piece, values in zip(pieces, tensors, strict=True):
+        piece.set_shape([None, some, *values.shape[1:]])
+    found = tf.map_fn(lambda piece: function(*piece), pieces, parallel_iterations=1, fn_output_signature=tf.float32)
+    return tf.reshape(found, tf.concat([[parts * some], tf.shape(found)[2:]], 0))[:batch]
 
 
 def _fold_places(values: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:

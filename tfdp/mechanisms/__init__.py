@@ -3,7 +3,8 @@
 A mechanism states what one step of it releases as an event for the ledger. It knows nothing of Keras models.
 """
 
+from tfdp.mechanisms.directional import DirectionalMechanism
 from tfdp.mechanisms.gaussian import GaussianMechanism
 from tfdp.mechanisms.secret_noise import SecretGenerator, finite_support_delta, standard_normals
 
-__all__ = ["GaussianMechanism", "SecretGenerator", "finite_support_delta", "standard_normals"]
+__all__ = ["DirectionalMechanism", "GaussianMechanism", "SecretGenerator", "finite_support_delta", "standard_normals"]

@@ -1,6 +1,7 @@
 """The Gaussian mechanism on a lot's gradients (Bu et al. 2019, algorithms 1 and 2, arXiv:1911.11607)."""
 
 import math
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
@@ -12,6 +13,8 @@ from tfdp.mechanisms.secret_noise import SecretGenerator, standard_normals
 # float32 arithmetic may bring a clipped gradient above the clip in its last digits: clip that much below it.
 ROUNDING = 1 - 2.0**-20
 _MANY_WEIGHTS = 2**20
+
+State = dict[str, list]  # what a mechanism remembers of its releases: lists of tensors, by name
 
 
 @keras.saving.register_keras_serializable("tfdp")
@@ -39,9 +42,9 @@ class GaussianMechanism:
     """
 
     def __init__(self, l2_norm_clip: float, noise_multiplier: float | None = None):
-        self.l2_norm_clip = _number("l2_norm_clip", l2_norm_clip, positive=True)
+        self.l2_norm_clip = number("l2_norm_clip", l2_norm_clip, positive=True)
         self.noise_multiplier = (
-            None if noise_multiplier is None else _number("noise_multiplier", noise_multiplier, positive=False)
+            None if noise_multiplier is None else number("noise_multiplier", noise_multiplier, positive=False)
         )
 
     def calibrate(self, budget: Budget, sampling: Sampling, steps: int, spent: Ledger) -> None:
@@ -54,14 +57,35 @@ class GaussianMechanism:
             return NotPrivateEvent("noise_multiplier is 0: gradients were released without noise")
         return GaussianEvent(self.noise_multiplier)
 
-    def bounded_sum(self, lot: LotGradients, present: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
+    # What it remembers of its releases, and makes of that. The private step keeps it in variables of the optimizer.
+
+    def initial_state(self, weights: Sequence[keras.Variable]) -> State:
+        """Before the first release."""
+        return {}
+
+    def scales(self, state: State) -> list[tf.Tensor] | None:
+        """For each coordinate, in units of what clip and noise are measured. None: 1 for all."""
+        return None
+
+    def next_state(
+        self, state: State, released: list[tf.Tensor], scales: list[tf.Tensor] | None, expected_lot_size: float
+    ) -> State:
+        """After a release. It may depend on nothing but releases and public numbers, for what depends on it is not noised;
+        what it leaves out stays as it is."""
+        return {}
+
+    # A step.
+
+    def bounded_sum(
+        self, lot: LotGradients, present: tf.Tensor, scales: list[tf.Tensor] | None = None
+    ) -> tuple[list[tf.Tensor], tf.Tensor]:
         """The sum of the clipped gradients of the examples that are present, and how many of them were not finite.
 
-        The coefficient of example i is ``min(1, C / ||g_i||)``. Norms are upper bounds (``gradients/factored.py``), so the
-        contribution ``coefficient * g_i`` has norm at most C; a gradient that is not finite has coefficient 0, which
+        The coefficient of example i is ``min(1, C / ||g_i / s||)``. Norms are upper bounds (``gradients/factored.py``), so the
+        contribution ``coefficient * g_i / s`` has norm at most C; a gradient that is not finite has coefficient 0, which
         takes its factors out before any product.
         """
-        squared = lot.squared_norms()
+        squared = lot.squared_norms(None if scales is None else [1 / s for s in scales])
         finite = tf.math.is_finite(squared)
         norms = tf.sqrt(tf.where(finite, squared, 1.0))
         coefficients = tf.minimum(1.0, ROUNDING * self.l2_norm_clip / tf.maximum(norms, 1e-37))
@@ -69,8 +93,14 @@ class GaussianMechanism:
         not_finite = tf.reduce_sum(tf.cast(present & ~finite, tf.int64))
         return lot.weighted_sum(coefficients), not_finite
 
-    def privatise(self, sums: list[tf.Tensor], expected_lot_size: float, generator: SecretGenerator) -> list[tf.Tensor]:
-        """``(sum + noise) / expected_lot_size``: the realised size of the lot would be a release of its own."""
+    def privatise(
+        self,
+        sums: list[tf.Tensor],
+        expected_lot_size: float,
+        generator: SecretGenerator,
+        scales: list[tf.Tensor] | None = None,
+    ) -> list[tf.Tensor]:
+        """``(sum + s * noise) / expected_lot_size``: the realised size of the lot would be a release of its own."""
         if self.noise_multiplier:
             stddev = self.noise_multiplier * self.l2_norm_clip
             shapes = [s.shape for s in sums]
@@ -78,6 +108,8 @@ class GaussianMechanism:
             # beside the pass's own tensors all the while.
             with tf.control_dependencies(sums if sum(s.num_elements() for s in shapes) > _MANY_WEIGHTS else []):
                 noise = standard_normals(generator, shapes)
+            if scales is not None:
+                noise = [s * z for s, z in zip(scales, noise, strict=True)]
             sums = [s + stddev * z for s, z in zip(sums, noise, strict=True)]
         return [s / expected_lot_size for s in sums]
 
@@ -89,7 +121,7 @@ class GaussianMechanism:
         return cls(**config)
 
 
-def _number(name: str, value: float, positive: bool) -> float:
+def number(name: str, value: float, positive: bool) -> float:
     wanted = "a positive finite number" if positive else "a finite number of at least 0"
     try:
         number = float(value)

@@ -1,8 +1,12 @@
-"""NoisySGD, NoisyAdam (Bu et al. 2019, algorithms 1 and 2) and NoisyAdagrad: PrivateOptimizer with the Gaussian mechanism."""
+"""Private optimizers by name: a PrivateOptimizer with one of Keras's optimizers and a mechanism.
+
+NoisySGD, NoisyAdam (Bu et al. 2019, algorithms 1 and 2), NoisyAdagrad: isotropic noise. DirectionalDPSGD and
+DirectionalDPAdam (after Xiang et al. 2021): clip and noise in an ellipsoid.
+"""
 
 import keras
 
-from tfdp.mechanisms import GaussianMechanism
+from tfdp.mechanisms import DirectionalMechanism, GaussianMechanism
 from tfdp.optimizers.private_optimizer import PrivateOptimizer, check_privacy
 
 _ARGUMENTS = """
@@ -19,16 +23,29 @@ _ARGUMENTS = """
         max_physical_batch: the most examples run at once; a larger lot is run in parts inside one step.
         noise_seed: makes noise reproducible, for tests. There is no privacy then, and the ledger says so; so it can't go
             with ``target_epsilon``.
-        private_logs: leave out the count of examples with gradients that are not finite.
+        private_logs: leave out the count of examples with gradients that are not finite.{own}
         **arguments: every other argument of ``keras.optimizers.{inner}``. Its ``clipnorm``, ``weight_decay`` and the like
             act after the noise.
 """
 
+_DIRECTIONAL = """
+        direction: what the noise spares: by "noisy_gradient", the default, coordinates in which earlier releases are large in
+            the mean; by "ones" all alike; or what a list of arrays, or a function of a weight, says. Arrays and functions must
+            be public knowledge.
+        s_min, s_max: the bounds of s (0.1 and 10). With both 1 the noise is isotropic.
+        decay: of the running means that s is made of (0.99)."""
+
 
 class NamedOptimizer(PrivateOptimizer):
-    """A PrivateOptimizer that makes its own inner optimizer."""
+    """A PrivateOptimizer that makes its own inner optimizer and mechanism.
+
+    The mechanism's own arguments are the optimizer's, too: those in ``mechanism_arguments`` go there, all that are left to the
+    inner optimizer.
+    """
 
     inner_class: type[keras.optimizers.Optimizer]
+    mechanism_class: type[GaussianMechanism] = GaussianMechanism
+    mechanism_arguments: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -60,9 +77,10 @@ class NamedOptimizer(PrivateOptimizer):
             )
         if learning_rate is not None:
             arguments["learning_rate"] = learning_rate
+        own = {name: arguments.pop(name) for name in self.mechanism_arguments if name in arguments}
         super().__init__(
             self.inner_class(**arguments),
-            GaussianMechanism(l2_norm_clip, noise_multiplier),
+            self.mechanism_class(l2_norm_clip, noise_multiplier, **own),
             target_epsilon=target_epsilon,
             delta=delta,
             accountant=accountant,
@@ -81,10 +99,9 @@ class NamedOptimizer(PrivateOptimizer):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        if isinstance(config.get("learning_rate"), dict):
-            config["learning_rate"] = keras.saving.deserialize_keras_object(
-                config["learning_rate"], custom_objects=custom_objects
-            )
+        for name in ("learning_rate", *cls.mechanism_arguments):  # schedules, arrays and functions are saved as objects
+            if isinstance(config.get(name), dict | list):
+                config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)
         return cls(**config)
 
 
@@ -98,7 +115,7 @@ class NoisySGD(NamedOptimizer):
 
     >>> model.compile(optimizer=tfdp.NoisySGD(0.15, l2_norm_clip=1.0, noise_multiplier=1.3), loss="mse")
     >>> model.fit(x, y, batch_size=256, epochs=15)
-    {_ARGUMENTS.format(inner="SGD")}"""
+    {_ARGUMENTS.format(inner="SGD", own="")}"""
 
     inner_class = keras.optimizers.SGD
     default_name = "noisy_sgd"
@@ -112,7 +129,7 @@ class NoisyAdam(NamedOptimizer):
 
     >>> model.compile(optimizer=tfdp.NoisyAdam(1e-3, l2_norm_clip=1.0, noise_multiplier=1.1), loss="mse")
     >>> model.fit(x, y, batch_size=256, epochs=15)
-    {_ARGUMENTS.format(inner="Adam")}"""
+    {_ARGUMENTS.format(inner="Adam", own="")}"""
 
     inner_class = keras.optimizers.Adam
     default_name = "noisy_adam"
@@ -126,7 +143,45 @@ class NoisyAdagrad(NamedOptimizer):
 
     >>> model.compile(optimizer=tfdp.NoisyAdagrad(0.05, l2_norm_clip=1.0, noise_multiplier=1.1), loss="mse")
     >>> model.fit(x, y, batch_size=256, epochs=15)
-    {_ARGUMENTS.format(inner="Adagrad")}"""
+    {_ARGUMENTS.format(inner="Adagrad", own="")}"""
 
     inner_class = keras.optimizers.Adagrad
     default_name = "noisy_adagrad"
+
+
+class Directional(NamedOptimizer):
+    """Noise with a standard deviation for each coordinate, and a clip of the same shape: ``DirectionalMechanism``."""
+
+    mechanism_class = DirectionalMechanism
+    mechanism_arguments = ("direction", "s_min", "s_max", "decay")
+
+
+@keras.saving.register_keras_serializable("tfdp")
+class DirectionalDPSGD(Directional):
+    __doc__ = f"""SGD with directional noise (after Xiang et al. 2021).
+
+    A coordinate's noise has the standard deviation ``noise_multiplier * l2_norm_clip * s``, and examples are clipped to
+    ``||g / s|| <= l2_norm_clip``. So it costs exactly what NoisySGD costs, whatever s is; s is made of what was released before.
+
+    Example:
+
+    >>> model.compile(optimizer=tfdp.DirectionalDPSGD(0.15, l2_norm_clip=1.0, noise_multiplier=1.3), loss="mse")
+    >>> model.fit(x, y, batch_size=256, epochs=15)
+    {_ARGUMENTS.format(inner="SGD", own=_DIRECTIONAL)}"""
+
+    inner_class = keras.optimizers.SGD
+    default_name = "directional_dp_sgd"
+
+
+@keras.saving.register_keras_serializable("tfdp")
+class DirectionalDPAdam(Directional):
+    __doc__ = f"""Adam with directional noise (after Xiang et al. 2021): see ``DirectionalDPSGD``.
+
+    Example:
+
+    >>> model.compile(optimizer=tfdp.DirectionalDPAdam(1e-3, l2_norm_clip=1.0, noise_multiplier=1.1), loss="mse")
+    >>> model.fit(x, y, batch_size=256, epochs=15)
+    {_ARGUMENTS.format(inner="Adam", own=_DIRECTIONAL)}"""
+
+    inner_class = keras.optimizers.Adam
+    default_name = "directional_dp_adam"

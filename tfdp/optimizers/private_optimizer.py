@@ -7,6 +7,7 @@ from keras.src.utils import tracking
 
 from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent, checks
 from tfdp.mechanisms import GaussianMechanism, SecretGenerator
+from tfdp.mechanisms.gaussian import State
 from tfdp.optimizers.book import Book, Past, Untracked
 
 ONLY_FIT = (
@@ -86,6 +87,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         self.private_logs = bool(private_logs)
         # An int64 assigned in the same graph as the weights: whatever saves the weights saves how many steps they hold.
         self._steps = self.add_variable((), "zeros", "int64", aggregation="only_first_replica", name="released_steps")
+        self._state_of_mechanism = Untracked({})  # the variables themselves are, see add_variable
         self._secret = Untracked(SecretGenerator(noise_seed))
         self.book = Book(self._steps)
         with tf.init_scope():
@@ -116,14 +118,24 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
     def generator(self) -> SecretGenerator:
         return self._secret.value
 
-    def release(self, gradients: list[tf.Tensor], variables: list[keras.Variable]) -> None:
+    def release(self, gradients: list[tf.Tensor], variables: list[keras.Variable], state: State) -> None:
         """Count the step, then let the inner optimizer apply a private gradient. Called by the private step alone.
 
-        In this order: whoever reads both in between (a checkpoint written by another thread) finds no step uncounted.
+        ``state`` is what the mechanism remembers from now on. In this order: whoever reads both in between (a checkpoint
+        written by another thread) finds no step uncounted.
         """
         with tf.control_dependencies(self.book.count_step()):
             gradients = [tf.identity(gradient) for gradient in gradients]
+            state = {name: [tf.identity(value) for value in values] for name, values in state.items()}
+        for name, values in state.items():
+            for variable, value in zip(self._state_of_mechanism.value[name], values, strict=True):
+                variable.assign(value)
         type(self.inner_optimizer).apply(self.inner_optimizer, gradients, variables)
+
+    @property
+    def state_of_mechanism(self) -> State:
+        """What the mechanism remembers of its releases."""
+        return {name: [v.value for v in variables] for name, variables in self._state_of_mechanism.value.items()}
 
     def count_not_finite(self, examples: tf.Tensor) -> None:
         self._not_finite.value.assign_add(examples)
@@ -155,8 +167,15 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
     def build(self, variables):
         if self.built:
             return
+        state = self.mechanism.initial_state(variables)  # raises before anything was built
         self.inner_optimizer.build(variables)
         super().build(variables)
+        for name, values in state.items():
+            # Variables of this optimizer: saved and loaded with it.
+            self._state_of_mechanism.value[name] = [
+                self.add_variable(value.shape, keras.initializers.Constant(value), "float32", name=f"{name}_{number}")
+                for number, value in enumerate(values)
+            ]
 
     @property
     def variables(self):

@@ -1,5 +1,6 @@
 """One private step: lot in, one noised release, weights moved."""
 
+import copy
 from typing import Any
 
 import keras
@@ -40,9 +41,8 @@ class PrivateStep:
 
         A copy: what the ledger's line says of this fit holds whatever becomes of the optimizer's own meanwhile.
         """
-        own, before = self.optimizer.mechanism, self.mechanism
-        self.mechanism = type(own).from_config(own.get_config())
-        return before is not None and _settings(before) != _settings(self.mechanism)
+        before, self.mechanism = self.mechanism, copy.copy(self.optimizer.mechanism)
+        return before is not None and not _same_settings(before, self.mechanism)
 
     def open(self) -> None:
         self._open.assign(True)
@@ -63,28 +63,32 @@ class PrivateStep:
             return model.get_metrics_result()
 
     def _take(self, record, present) -> None:
-        model, optimizer = self.model, self.optimizer
-        sums, not_finite = self._sums(record, present)
-        gradients = self.mechanism.privatise(sums, self.expected_lot_size, optimizer.generator)
+        model, optimizer, mechanism = self.model, self.optimizer, self.mechanism
+        state = optimizer.state_of_mechanism
+        scales = mechanism.scales(state)
+        sums, not_finite = self._sums(record, present, scales)
+        released = mechanism.privatise(sums, self.expected_lot_size, optimizer.generator, *_if_any(scales))
+        state = mechanism.next_state(state, released, scales, self.expected_lot_size)
         variables = model.trainable_variables
-        gradients = _with_regularizers(gradients, variables)
-        optimizer.release([tf.cast(g, v.dtype) for g, v in zip(gradients, variables, strict=True)], variables)
+        gradients = _with_regularizers(released, variables)
+        gradients = [tf.cast(g, v.dtype) for g, v in zip(gradients, variables, strict=True)]
+        optimizer.release(gradients, variables, state)
         if not optimizer.private_logs:
             optimizer.count_not_finite(not_finite)
 
-    def _sums(self, record, present) -> tuple[list[tf.Tensor], tf.Tensor]:
+    def _sums(self, record, present, scales) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Clipped gradients of the lot, summed, physical batch by physical batch."""
         limit = self.optimizer.max_physical_batch
         rows = tf.shape(present)[0]
         if limit is None:
-            return self._physical(*_at_least(1, record, present))
+            return self._physical(*_at_least(1, record, present), scales)
         zeros = [tf.zeros(v.shape) for v in self.model.trainable_variables]
 
         def part(start, sums, not_finite):
             end = tf.minimum(start + limit, rows)
             cut = map_tensors(lambda t: t[start:end], (record, present))
             padded = limit if self.jit_compile else 1
-            more, bad = self._physical(*_at_least(padded, *cut))
+            more, bad = self._physical(*_at_least(padded, *cut), scales)
             return start + limit, [a + b for a, b in zip(sums, more, strict=True)], not_finite + bad
 
         def unfinished(start, sums, not_finite):
@@ -96,25 +100,25 @@ class PrivateStep:
         _, sums, not_finite = tf.while_loop(unfinished, part, state, parallel_iterations=1)
         return sums, not_finite
 
-    def _physical(self, record, present) -> tuple[list[tf.Tensor], tf.Tensor]:
+    def _physical(self, record, present, scales) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, y, sample_weight = (*record, None, None)[:3]
         if self.jit_compile:
-            found = self._compiled(x, y, sample_weight, present)
+            found = self._compiled(x, y, sample_weight, present, scales)
         elif tf.executing_eagerly():
             # The engine tells examples by the dimension that a graph does not know: run_eagerly, too, needs one.
             tensors = (x, y, sample_weight, present)
             specs = map_tensors(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), tensors)
-            found = self._compiled.get_concrete_function(*specs)(*tensors)
+            found = self._compiled.get_concrete_function(*specs, scales)(*tensors, scales)
         else:
-            found = self._core(x, y, sample_weight, present)
+            found = self._core(x, y, sample_weight, present, scales)
         sums, not_finite, y_pred, loss, outputs = found
         self._update_metrics(x, y, sample_weight, y_pred, present, loss, outputs)
         return sums, not_finite
 
-    def _core(self, x, y, sample_weight, present):
+    def _core(self, x, y, sample_weight, present, scales):
         with compiling(xla=self.jit_compile):
             found = lot_gradients(self.model, self.plan, x, y, sample_weight)
-            sums, not_finite = self.mechanism.bounded_sum(found.gradients, present)
+            sums, not_finite = self.mechanism.bounded_sum(found.gradients, present, *_if_any(scales))
         loss = found.losses.reported(self.plan.shares, present)
         masks = keras.tree.map_structure(lambda t: getattr(t, "_keras_mask", None), found.y_pred)
         return sums, not_finite, (found.y_pred, masks), loss, found.losses.outputs
@@ -137,9 +141,16 @@ class PrivateStep:
         model.compute_metrics(x, y, y_pred, sample_weight)
 
 
-def _settings(mechanism: GaussianMechanism) -> tuple[type, dict]:
-    """All that a traced step holds of a mechanism: what it does, and with which numbers."""
-    return type(mechanism), mechanism.get_config()
+def _if_any(scales: list[tf.Tensor] | None) -> tuple:
+    """Only a mechanism that has scales need know of them."""
+    return () if scales is None else (scales,)
+
+
+def _same_settings(one: GaussianMechanism, other: GaussianMechanism) -> bool:
+    """Whether they do the same with the same numbers: all that a traced step holds of a mechanism. Arrays and functions
+    count as the same if they are the very same."""
+    pairs = [(vars(one)[name], vars(other)[name]) for name in vars(one)]
+    return type(one) is type(other) and all(a is b or (isinstance(a, str | float) and a == b) for a, b in pairs)
 
 
 def _is_lot(data: Any) -> bool:

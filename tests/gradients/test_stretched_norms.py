@@ -1,0 +1,117 @@
+"""Norms of per-example gradients whose coordinates are stretched, against the same written out in float64."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests import model_zoo
+from tfdp.data import PoissonBatches
+from tfdp.gradients import Materialised, OuterSum, Rows, factored, lot_gradients, prove
+from tfdp.gradients.compilation import compiling
+from tfdp.gradients.convolved import Convolved, Window
+
+B = 5
+
+
+def normals(seed, *shape):
+    return np.random.default_rng(seed).normal(size=shape).astype("f4")
+
+
+def positive(seed, *shape):
+    """Over four powers of ten."""
+    return (10.0 ** np.random.default_rng(seed).uniform(-2, 2, shape)).astype("f4")
+
+
+def assert_norms(gradient, stretch, rtol=1e-3):
+    """Of ``g * stretch``: never below, and hardly above."""
+    stretched = gradient.materialise().numpy().astype("f8") * stretch
+    wanted = np.square(stretched).reshape(B, -1).sum(1)
+    found = gradient.squared_norms(tf.constant(stretch)).numpy()
+    assert np.all(found >= wanted * (1 - 1e-5))
+    np.testing.assert_allclose(found, wanted, rtol=rtol)
+
+
+@pytest.mark.parametrize("places", [1, 7])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_sums_of_outer_products(groups, places):
+    a, d = normals(0, B, groups, places, 4), normals(1, B, groups, places, 6)
+    layout = ((groups, 4, 6), (1, 2, 0))
+    assert_norms(OuterSum(a, d, (4, 6, groups), layout), positive(2, 4, 6, groups))
+
+
+def test_gradients_too_large_to_keep_are_built_for_some_examples_at_once(monkeypatch):
+    monkeypatch.setattr(factored, "_WORTH_KEEPING", 1)
+    a, d = normals(0, B, 1, 3, 900), normals(1, B, 1, 3, 2000)  # two examples make 3.6 of 4 million numbers
+    assert_norms(OuterSum(a, d, (900, 2000)), positive(2, 900, 2000))
+
+
+@pytest.mark.parametrize(
+    "tokens", [[[3]] * B, [[0, 3, 0, 3, 1]] * B, [[0, 1, 2]] * B], ids=["one", "repeated", "different"]
+)
+def test_rows_of_a_table(tokens):
+    ids = np.array(tokens)
+    assert_norms(Rows(ids, normals(0, *ids.shape, 3), (4, 3)), positive(1, 4, 3))
+
+
+def test_gradients_that_are_built():
+    assert_norms(Materialised(normals(0, B, 3, 4), (3, 4)), positive(1, 3, 4))
+
+
+WINDOWS = {
+    "1d": ((9,), Window((3,), (1,), (1,), "same"), 2, 5),
+    "2d with strides": ((8, 9), Window((3, 3), (2, 1), (1, 1), "valid"), 3, 4),
+    "2d of whole blocks": ((12, 12), Window((4, 4), (2, 2), (1, 1), "same"), 1, 6),
+    "2d of whole blocks, many channels": ((8, 8), Window((4, 2), (2, 2), (1, 1), "valid"), 40, 3),
+    "2d dilated": ((9, 9), Window((3, 2), (1, 1), (2, 3), "valid"), 2, 3),
+    "3d": ((4, 5, 6), Window((2, 2, 2), (1, 2, 1), (1, 1, 1), "same"), 2, 3),
+}
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_convolutions(name, keeps, monkeypatch):
+    if not keeps:  # inner products would be cheaper, were it not for the stretch
+        monkeypatch.setattr(factored, "_WORTH_KEEPING", 0)
+    space, window, channels, filters = WINDOWS[name]
+    x = normals(0, B, *space, channels)
+    kernel = normals(1, *window.kernel_size, channels, filters)
+    output = tf.nn.convolution(
+        x, kernel, strides=window.strides, padding=window.padding.upper(), dilations=window.dilation
+    )
+    gradient = Convolved(x, normals(2, *output.shape), window, kernel.shape)
+    assert_norms(gradient, positive(3, *kernel.shape))
+
+
+@pytest.mark.parametrize("xla", [False, True])
+def test_cancelling_terms_are_allowed_for(xla):
+    """The norm must cover the vector that is really summed, which rounding leaves of terms that cancel."""
+    a, d = normals(0, B, 1, 2, 8), normals(1, B, 1, 2, 8)
+    a[:, :, 1] = a[:, :, 0] * (1 + 1e-7)
+    d[:, :, 1] = -d[:, :, 0]
+    stretch = positive(2, 8, 8)
+    with compiling(xla):
+        norms = tf.function(OuterSum(a, d, (8, 8)).squared_norms, jit_compile=xla or None)(tf.constant(stretch))
+        summed = [OuterSum(a, d, (8, 8)).weighted_sum(tf.one_hot(i, B)).numpy() * stretch for i in range(B)]
+    assert np.all(norms.numpy() >= [np.sum(np.square(s.astype("f8"))) for s in summed])
+
+
+@pytest.mark.parametrize("name", sorted(model_zoo.REPRESENTATIVE_NAMES))
+def test_of_whole_models(name):
+    case = model_zoo.get(name)
+    model = case.build()
+    model.compile(optimizer="sgd", **case.compile)
+    lots = PoissonBatches(case.x, case.y, case.sample_weight, batch_size=case.size)
+    plan, lot = prove(model, lots.record_spec, lots.head(8)), lots.head(case.size)
+    stretches = [tf.constant(positive(i, *w.shape)) for i, w in enumerate(model.trainable_variables)]
+
+    @tf.function(autograph=False)
+    def found(*lot):
+        gradients = lot_gradients(model, plan, *lot).gradients
+        return gradients.squared_norms(stretches), gradients.materialise()
+
+    specs = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), lot)
+    norms, gradients = found.get_concrete_function(*specs)(*tf.nest.map_structure(tf.convert_to_tensor, lot))
+    stretched = [g.numpy().astype("f8") * t.numpy() for g, t in zip(gradients, stretches, strict=True)]
+    wanted = sum(np.square(g).reshape(case.size, -1).sum(1) for g in stretched)
+    assert np.all(norms.numpy() >= wanted * (1 - 1e-5))
+    np.testing.assert_allclose(norms, wanted, rtol=1e-3, atol=1e-6 * wanted.max())

@@ -1,0 +1,202 @@
+"""Directional noise: the Gaussian mechanism in an ellipsoid (after Xiang et al. 2021, IEEE TDSC).
+
+The paper shapes the noise of gradients that are clipped to a ball. In a ball no shape is better than a sphere
+(docs/directional.md). Here the clip has the shape of the noise.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
+
+NOISY_GRADIENT, ONES = "noisy_gradient", "ones"
+_MEAN, _SQUARE, _NOISE, _RELEASES, _IMPORTANCE = "mean", "square", "noise", "releases", "importance"
+_LITTLE = 1e-12  # of the mean moment: what stands for 0
+
+
+@keras.saving.register_keras_serializable("tfdp")
+class DirectionalMechanism(GaussianMechanism):
+    """Clip and noise each coordinate on a scale of its own.
+
+    Formal guarantee: let s be the positive scales of a step, one for each coordinate, and S the sum that ``bounded_sum``
+    returns. An example contributes ``min(1, C / ||g / s||) g``, so for two neighbouring lots S / s differs by at most C in
+    l2 norm. What is released is S + s * N(0, (noise_multiplier * C)^2 I): divided by s, which is known, it is the Gaussian
+    mechanism with noise multiplier ``noise_multiplier`` on S / s. That holds for *any* s that is fixed before the lot is drawn;
+    these are functions of earlier releases and of public numbers alone (``next_state`` sees nothing else).
+
+    How s is chosen is a matter of accuracy, not of privacy. With importances w and second moments m of the coordinates, the
+    noise that matters, ``sum w_i s_i``, is least at a given size of the clipped gradients, ``sum m_i / s_i^2``, for
+
+        s_i = c (m_i / w_i)^(1/3),     c such that sum m_i / s_i^2 = sum m_i, as if all s_i were 1,
+
+    which is equation 11 of the paper with m_i in place of the square of its Delta_i. Lagrange: w_i = 2 lambda m_i / s_i^3.
+
+    - m: the mean square of the released gradients less that of their noise. It stands for the moment of the *examples'*
+      gradients, which sums do not show.
+    - w: the mean of the released gradients, or what ``direction`` says.
+    - Both are running means with weights falling by ``decay`` a step, and no less than the standard deviation that the noise
+      leaves in them. Where noise is all there is, every s_i is the same; and s_i is always in [s_min, s_max].
+
+    Args:
+        l2_norm_clip: C, the largest norm of an example's contribution divided by s.
+        noise_multiplier: standard deviation of the noise in units of ``l2_norm_clip * s``.
+        direction: where w comes from: "noisy_gradient", "ones", a list with an array of positive numbers for each trainable
+            weight, or a function that is given such a weight (a ``keras.Variable``) and returns one (or a number). Arrays and
+            functions are public knowledge: they must not be computed from the records.
+        s_min, s_max: the bounds of s. With both 1 this is the mechanism of NoisySGD, to the last bit.
+        decay: of the running means.
+    """
+
+    def __init__(
+        self,
+        l2_norm_clip: float,
+        noise_multiplier: float | None = None,
+        direction: str | Sequence[Any] | Callable = NOISY_GRADIENT,
+        s_min: float = 0.1,
+        s_max: float = 10.0,
+        decay: float = 0.99,
+    ):
+        super().__init__(l2_norm_clip, noise_multiplier)
+        if isinstance(direction, str) and direction not in (NOISY_GRADIENT, ONES):
+            raise ValueError(
+                f"direction must be {NOISY_GRADIENT!r}, {ONES!r}, a list of arrays (one for each trainable weight) or a "
+                f"function of a weight, not {direction!r}."
+            )
+        if not isinstance(direction, str) and not callable(direction):
+            direction = [np.asarray(part, np.float32) for part in _listed(direction)]
+        self.direction = direction
+        self.s_min, self.s_max = number("s_min", s_min, positive=True), number("s_max", s_max, positive=True)
+        if not self.s_min <= 1 <= self.s_max:
+            raise ValueError(f"s_min={s_min!r} and s_max={s_max!r}: 1, the scale of a sphere, must lie between them.")
+        self.decay = number("decay", decay, positive=True)
+        if self.decay >= 1:
+            raise ValueError(f"decay must be below 1, not {decay!r}: means over the last 1 / (1 - decay) steps.")
+
+    @property
+    def _is_a_sphere(self) -> bool:
+        return self.s_min == self.s_max == 1
+
+    def initial_state(self, weights: Sequence[keras.Variable]) -> State:
+        if self._is_a_sphere:
+            return {}
+        shapes = [tuple(w.shape) for w in weights]
+        state: State = {_RELEASES: [np.zeros((), np.float32)]}
+        for name in (_SQUARE, _NOISE, *([_MEAN] if self.direction == NOISY_GRADIENT else [])):
+            state[name] = [np.zeros(shape, np.float32) for shape in shapes]
+        if not isinstance(self.direction, str):
+            state[_IMPORTANCE] = self._importances(weights)
+        return state
+
+    def _importances(self, weights: Sequence[keras.Variable]) -> list[np.ndarray]:
+        given = [self.direction(w) for w in weights] if callable(self.direction) else self.direction
+        if len(given) != len(weights):
+            raise ValueError(
+                f"direction has {len(given)} arrays, but the model has {len(weights)} trainable weights: one for each, in "
+                "the order of model.trainable_variables."
+            )
+        found = []
+        for part, weight in zip(given, weights, strict=True):
+            part = np.asarray(part, np.float32)
+            if not (np.all(np.isfinite(part)) and np.all(part > 0)):
+                raise ValueError(f"direction for {weight.path} must hold positive finite numbers: importances.")
+            try:
+                found.append(np.broadcast_to(part, weight.shape).copy())
+            except ValueError as error:
+                raise ValueError(
+                    f"direction for {weight.path} has shape {part.shape}, which can't be spread over the weight's "
+                    f"{tuple(weight.shape)}."
+                ) from error
+        return found
+
+    def scales(self, state: State) -> list[tf.Tensor] | None:
+        if self._is_a_sphere:
+            return None
+        moments, importances = self._moments(state), self._importance(state)
+        total = _sum(moments)
+        smallest = _LITTLE * total / sum(m.shape.num_elements() for m in moments)
+        moments = [tf.maximum(m, smallest) for m in moments]
+        shapes = [
+            tf.pow(m / tf.maximum(w, tf.sqrt(smallest)), 1 / 3) for m, w in zip(moments, importances, strict=True)
+        ]
+        factor = tf.sqrt(_sum([m / tf.square(s) for m, s in zip(moments, shapes, strict=True)]) / total)
+        return [self._within_bounds(factor * s) for s in shapes]
+
+    def _within_bounds(self, scale: tf.Tensor) -> tf.Tensor:
+        # Before the first release, and wherever numbers have run out of range, a sphere.
+        return tf.clip_by_value(tf.where(tf.math.is_finite(scale), scale, 1.0), self.s_min, self.s_max)
+
+    def _moments(self, state: State) -> list[tf.Tensor]:
+        # The square of a normal of variance n has variance 2 n^2.
+        share = tf.sqrt(2 * self._spread(state))
+        pairs = zip(state[_SQUARE], state[_NOISE], strict=True)
+        return [self._corrected(state, tf.maximum(square - noise, share * noise)) for square, noise in pairs]
+
+    def _importance(self, state: State) -> list[tf.Tensor]:
+        if _IMPORTANCE in state:
+            return [tf.convert_to_tensor(part) for part in state[_IMPORTANCE]]
+        if self.direction == ONES:
+            return [tf.ones(part.shape) for part in state[_SQUARE]]
+        spread = self._spread(state)
+        pairs = [
+            [self._corrected(state, part) for part in both] for both in zip(state[_MEAN], state[_NOISE], strict=True)
+        ]
+        return [tf.sqrt(tf.maximum(tf.square(mean), spread * noise)) for mean, noise in pairs]
+
+    def _spread(self, state: State) -> tf.Tensor:
+        """The variance of a running mean of independent values of variance 1."""
+        left = tf.pow(self.decay, state[_RELEASES][0])
+        return (1 - self.decay) / (1 + self.decay) * (1 + left) / (1 - left)
+
+    def _corrected(self, state: State, running: tf.Tensor) -> tf.Tensor:
+        """A mean over the releases there were, from one that began at 0."""
+        return running / (1 - tf.pow(self.decay, state[_RELEASES][0]))
+
+    def next_state(
+        self, state: State, released: list[tf.Tensor], scales: list[tf.Tensor] | None, expected_lot_size: float
+    ) -> State:
+        if scales is None:
+            return {}
+        stddev = self.noise_multiplier * self.l2_norm_clip / expected_lot_size
+
+        def moved(name: str, news: list[tf.Tensor]) -> list[tf.Tensor]:
+            return [old + (1 - self.decay) * (new - old) for old, new in zip(state[name], news, strict=True)]
+
+        news = {
+            _MEAN: released,
+            _SQUARE: [tf.square(g) for g in released],
+            _NOISE: [tf.square(stddev * s) for s in scales],
+        }
+        running = {name: moved(name, new) for name, new in news.items() if name in state}
+        return {_RELEASES: [state[_RELEASES][0] + 1], **running}
+
+    def get_config(self) -> dict:
+        own = {"direction": self.direction, "s_min": self.s_min, "s_max": self.s_max, "decay": self.decay}
+        return {**super().get_config(), **own}
+
+    @classmethod
+    def from_config(cls, config: dict) -> "DirectionalMechanism":
+        direction = config.get("direction")
+        if isinstance(direction, dict):  # of a function, as Keras saves it
+            direction = keras.saving.deserialize_keras_object(direction)
+        elif isinstance(direction, list):
+            direction = [keras.saving.deserialize_keras_object(d) if isinstance(d, dict) else d for d in direction]
+        return cls(**{**config, **({"direction": direction} if "direction" in config else {})})
+
+
+def _sum(parts: list[tf.Tensor]) -> tf.Tensor:
+    return tf.add_n([tf.reduce_sum(part) for part in parts])
+
+
+def _listed(direction: Any) -> Sequence[Any]:
+    if isinstance(direction, list | tuple):
+        return direction
+    if isinstance(direction, np.ndarray) or tf.is_tensor(direction):
+        return [direction]
+    raise ValueError(
+        f"direction must be {NOISY_GRADIENT!r}, {ONES!r}, a list of arrays (one for each trainable weight) or a function of "
+        f"a weight, not {direction!r}."
+    )
