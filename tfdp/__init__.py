@@ -12,7 +12,16 @@ from tfdp.keras_registration import register
 
 __version__ = "0.1.0"
 
-_OPTIMIZERS = ("DirectionalDPAdam", "DirectionalDPSGD", "NoisyAdagrad", "NoisyAdam", "NoisySGD", "PrivateOptimizer")
+_OPTIMIZERS = (
+    "AdaClipDPAdam",
+    "AdaClipDPSGD",
+    "DirectionalDPAdam",
+    "DirectionalDPSGD",
+    "NoisyAdagrad",
+    "NoisyAdam",
+    "NoisySGD",
+    "PrivateOptimizer",
+)
 _ROOMS = ("accounting", "callbacks", "data", "gradients", "mechanisms", "optimizers", "report")
 
 __all__ = [*_OPTIMIZERS, *_ROOMS, "privacy_statement"]

@@ -6,7 +6,7 @@ import pytest
 import scipy.optimize
 import tensorflow as tf
 
-from tfdp.gradients import Materialised
+from tfdp.gradients import Ellipsoid, Materialised
 from tfdp.gradients.engine import LotGradients
 from tfdp.mechanisms import DirectionalMechanism, GaussianMechanism, SecretGenerator
 
@@ -23,7 +23,7 @@ def after(mechanism, releases):
     state = mechanism.initial_state(weights())
     for released in releases:
         released = [tf.constant(g) for g in released]
-        state = {**state, **mechanism.next_state(state, released, mechanism.scales(state), LOT)}
+        state = {**state, **mechanism.next_state(state, released, mechanism.ellipsoid(state), LOT)}
     return state
 
 
@@ -81,7 +81,7 @@ def test_where_noise_is_all_there_is_it_is_nearly_isotropic():
     for _ in range(300):
         scales = mechanism.scales(state)
         noise = [SIGMA * CLIP / LOT * s.numpy() * random.normal(size=s.shape).astype("f4") for s in scales]
-        state = {**state, **mechanism.next_state(state, [tf.constant(z) for z in noise], scales, LOT)}
+        state = {**state, **mechanism.next_state(state, [tf.constant(z) for z in noise], Ellipsoid(scales), LOT)}
     found = flat(mechanism.scales(state))
     assert found.min() > 0.6
     assert found.max() < 1.6
@@ -107,12 +107,13 @@ def test_scaled_sums_of_neighbouring_lots_differ_by_at_most_the_clip():
     reached = 0
     for _ in range(1000):
         scales = [(10.0 ** random.uniform(-1, 1, shape)).astype("f4") for shape in SHAPES]
+        ellipsoid = Ellipsoid([tf.constant(s) for s in scales])
         sizes = 10.0 ** random.uniform(-3, 3, 6)
         lot = lot_of([(size * random.normal(size=(6, *shape))).astype("f4") for size, shape in zip(sizes, SHAPES)])  # noqa: B905
         present = np.ones(6, bool)
-        whole, _ = mechanism.bounded_sum(lot, tf.constant(present), [tf.constant(s) for s in scales])
+        whole, _ = mechanism.bounded_sum(lot, tf.constant(present), ellipsoid)
         present[random.integers(6)] = False
-        without, _ = mechanism.bounded_sum(lot, tf.constant(present), [tf.constant(s) for s in scales])
+        without, _ = mechanism.bounded_sum(lot, tf.constant(present), ellipsoid)
         moved = np.linalg.norm((flat(whole) - flat(without)) / flat(scales))
         assert moved <= CLIP * (1 + 1e-6)
         reached += moved > 0.99 * CLIP
@@ -124,7 +125,7 @@ def test_the_noise_has_the_standard_deviations_it_says():
     generator, random = SecretGenerator(seed=1), np.random.default_rng(0)
     scales = [tf.constant((10.0 ** random.uniform(-1, 1, shape)).astype("f4")) for shape in SHAPES]
     zeros = [tf.zeros(shape) for shape in SHAPES]
-    draws = np.array([flat(mechanism.privatise(zeros, LOT, generator, scales)) for _ in range(4000)])
+    draws = np.array([flat(mechanism.privatise(zeros, LOT, generator, Ellipsoid(scales))) for _ in range(4000)])
     stddevs = SIGMA * CLIP * flat(scales) / LOT
     normal = draws / stddevs
     covariance = normal.T @ normal / len(draws)
@@ -136,7 +137,7 @@ def test_with_scales_of_one_it_is_the_mechanism_of_noisy_sgd():
     mechanism, random = DirectionalMechanism(CLIP, SIGMA, s_min=1, s_max=1), np.random.default_rng(0)
     gradients = [random.normal(size=(6, *shape)).astype("f4") for shape in SHAPES]
     assert mechanism.initial_state(weights()) == {}
-    assert mechanism.scales({}) is None
+    assert mechanism.ellipsoid({}) is None
     assert mechanism.event() == GaussianMechanism(CLIP, SIGMA).event()
     present = tf.ones([6], tf.bool)
     for one, other in zip(

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import tfdp
 from tests.optimizers import tiny
@@ -95,6 +96,51 @@ def test_physical_batches_run_in_every_way_of_execution(whole, arguments):
     _, expected, _ = whole
     model = tiny.private(tiny.noiseless(max_physical_batch=3), **arguments)
     tiny.train(model, steps=2)
+    tiny.assert_weights(model, expected)
+
+
+class SeesLengths(keras.layers.Layer):
+    """Keeps the number of examples of every training call."""
+
+    lengths: list[int]
+
+    def call(self, x, training=False):
+        if training:
+            with tf.control_dependencies([tf.py_function(self._keep, [tf.shape(x)[0]], [])]):
+                return tf.identity(x)
+        return x
+
+    def _keep(self, rows):
+        self.lengths.append(int(rows))
+
+
+@pytest.mark.parametrize("most, lengths", [(3, [3, 3, 3]), (4, [4, 4]), (100, [8])])
+def test_all_parts_of_a_lot_are_of_one_length(most, lengths):
+    layer = SeesLengths()
+    model = keras.Sequential([keras.Input((3,)), layer, keras.layers.Dense(1)])
+    tiny.private(tiny.noiseless(max_physical_batch=most), model)
+    begin = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: setattr(layer, "lengths", []))
+    layer.lengths = []
+    tiny.train(model, callbacks=[begin])
+    assert layer.lengths == lengths
+
+
+@pytest.mark.parametrize("most", [None, 7])
+def test_padded_lots_release_what_their_records_say(most):
+    """Lots of many sizes, drawn by a known seed, and padded: the weights are those of the records alone, by hand."""
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((200, 3)).astype("f4"), rng.standard_normal((200, 1)).astype("f4")
+    lots = tfdp.data.PoissonBatches(x, y, batch_size=20, sampling_seed=5)
+    model = tiny.private(tiny.noiseless(max_physical_batch=most))
+    expected, sizes, padded = model.get_weights(), set(), 0
+    shown = lots.dataset(bucketed=True, fine=True)
+    for ((one, labels), _), (_, present) in zip(lots.dataset().take(10), shown, strict=False):
+        expected = tiny.after_sgd(expected, one.numpy(), labels.numpy(), lot=20)
+        sizes.add(len(one))
+        padded += len(present) - len(one)
+    assert len(sizes) > 4
+    assert padded > 0
+    model.fit(lots, epochs=1, verbose=0)
     tiny.assert_weights(model, expected)
 
 

@@ -6,13 +6,14 @@ examples' own; ``plan`` says which layer answers for which weight and ``proof`` 
 the first step. Nothing here knows of privacy.
 """
 
-from tfdp.gradients.engine import LotGradients, LotPass, lot_gradients
+from tfdp.gradients.engine import Ellipsoid, LotGradients, LotPass, lot_gradients
 from tfdp.gradients.factored import Materialised, OuterSum, PerExampleGradient, Rows
 from tfdp.gradients.plan import Plan
 from tfdp.gradients.proof import MixesExamples, prove
 from tfdp.gradients.state import StateAssigned
 
 __all__ = [
+    "Ellipsoid",
     "LotGradients",
     "LotPass",
     "Materialised",

@@ -196,15 +196,23 @@ class Convolved(PerExampleGradient):
         kernel = tf.zeros(self.shape)
         with tf.GradientTape() as tape:
             tape.watch(kernel)
-            output = tf.nn.convolution(
-                x,
-                kernel,
-                strides=self.window.strides,
-                padding=self.window.padding.upper(),
-                dilations=self.window.dilation,
-                data_format=_CHANNELS_LAST[len(self.window.strides)],
-            )
+            output = self._convolution(x, kernel)
         return tape.gradient(output, kernel, d)
+
+    def inner_products(self, v):
+        """The convolution is linear in its kernel, with ``g`` for a gradient: ``g . v`` is its output at ``v``, times ``d``."""
+        return tf.reduce_sum(self._convolution(self._seen(), v) * self.d, range(1, len(self.d.shape)))
+
+    def _convolution(self, x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        window = self.window
+        return tf.nn.convolution(
+            x,
+            kernel,
+            strides=window.strides,
+            padding=window.padding.upper(),
+            dilations=window.dilation,
+            data_format=_CHANNELS_LAST[len(window.strides)],
+        )
 
     def materialise(self):
         return self._in_order(tf.concat(self._products(), 1))

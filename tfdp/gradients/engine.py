@@ -6,7 +6,7 @@ al. 2022, arXiv:2210.00038). Nothing here knows of privacy: what is clipped and 
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -20,6 +20,14 @@ from tfdp.gradients.state import no_state_assigned
 
 FLOAT16_LOSS_SCALE = 1024.0
 UNDERFLOW = 2.0**-100  # more than squares of float32 numbers can lose to underflow in a sum over 10^7 weights
+CANCELLATION = 2.0**-15  # of a squared distance's terms: more than float32 sums of 10^7 products err by
+
+
+class Ellipsoid(NamedTuple):
+    """All g with ``||(g - centre) / scales|| <= radius``: a tensor for each weight in its shape; scales are positive."""
+
+    scales: list[tf.Tensor]
+    centre: list[tf.Tensor] | None = None
 
 
 class LotGradients:
@@ -35,16 +43,28 @@ class LotGradients:
         self.variables = variables
         self.batch = batch
 
-    def squared_norms(self, stretches: list[tf.Tensor] | None = None) -> tf.Tensor:
+    def squared_norms(self, ellipsoid: Ellipsoid | None = None) -> tf.Tensor:
         """Upper bounds of the squared l2 norms over all weights jointly, float32 ``[B]``; NaN or Inf where not finite.
 
-        With ``stretches``, positive tensors shaped like the weights, of the gradients times these, coordinate by coordinate.
+        With an ``ellipsoid``, of ``(g - centre) / scales``.
         """
-        pairs = zip(self._gradients, stretches or [None] * len(self._gradients), strict=True)
+        stretches = [None] * len(self._gradients) if ellipsoid is None else [1 / s for s in ellipsoid.scales]
+        pairs = zip(self._gradients, stretches, strict=True)
         parts = [g.squared_norms(stretch) for g, stretch in pairs if g is not None]
         squared = tf.add_n([tf.fill([self.batch], UNDERFLOW), *parts]) / self._scale**2
+        if ellipsoid is not None and ellipsoid.centre is not None:
+            squared = self._from_centre(squared, ellipsoid.centre, stretches)
         self._finite = tf.math.is_finite(squared)
         return squared
+
+    def _from_centre(self, squared: tf.Tensor, centre: list[tf.Tensor], stretches: list[tf.Tensor]) -> tf.Tensor:
+        """``|g - c|^2 = |g|^2 - 2 g . c + |c|^2`` in stretched coordinates. What rounding leaves of terms that cancel is
+        allowed for, as ``factored.py`` does."""
+        own = tf.add_n([tf.reduce_sum(tf.square(c * t)) for c, t in zip(centre, stretches, strict=True)])
+        triples = zip(self._gradients, centre, stretches, strict=True)
+        inner = [g.inner_products(c * tf.square(t)) for g, c, t in triples if g is not None]
+        inner = tf.add_n([tf.zeros([self.batch]), *inner]) / self._scale
+        return tf.maximum(squared - 2 * inner + own, 0.0) + CANCELLATION * (squared + own)
 
     def squared_norms_by_weight(self) -> list[tf.Tensor]:
         """The same for every weight by itself."""

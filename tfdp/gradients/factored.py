@@ -1,13 +1,14 @@
 """Per-example gradients of one variable, kept in factored form.
 
 Every class here stands for the tensor ``g[i]``, the gradient of example ``i``'s own loss in one variable, and answers
-three questions without building that tensor where it can avoid it:
+four questions without building that tensor where it can avoid it:
 
 * ``squared_norms()``: a float32 vector, **at least** ``||g[i]||^2`` (see below), one entry an example; or ``||g[i] * t||^2``
   for a ``stretch`` t, a tensor of positive numbers shaped like the variable;
 * ``weighted_sum(c)``: ``sum_i c[i] g[i]``, shaped like the variable, with examples of ``c[i] = 0`` left out *before*
   any product (0 * NaN is NaN: a record with a NaN must not reach the sum), or only those that a mask ``keep`` says:
   where an example's norm is finite, so are its factors, and 0 times them is 0;
+* ``inner_products(v)``: ``g[i] . v`` for a tensor ``v`` shaped like the variable, one entry an example;
 * ``materialise()``: ``g`` itself, ``[B, *variable.shape]``.
 
 Norms are upper bounds. The clip's guarantee needs ``c[i] * ||g[i]|| <= C`` for the vector that is really summed, while a
@@ -98,6 +99,10 @@ class PerExampleGradient(abc.ABC):
         mask ``[B]`` is given. It must leave out every example whose norm is not finite."""
 
     @abc.abstractmethod
+    def inner_products(self, v: tf.Tensor) -> tf.Tensor:
+        """``sum(g[i] * v)``, float32 ``[B]``."""
+
+    @abc.abstractmethod
     def materialise(self) -> tf.Tensor:
         """All of ``g``, float32 ``[B, *shape]``."""
 
@@ -125,6 +130,9 @@ class Materialised(PerExampleGradient):
 
     def weighted_sum(self, coefficients, keep=None):
         return tf.reshape(weighted_sum_of(self._flat, coefficients, keep), self.shape)
+
+    def inner_products(self, v):
+        return tf.linalg.matvec(self._flat, tf.reshape(v, [-1]))
 
     def materialise(self):
         return tf.reshape(self._flat, [-1, *self.shape])
@@ -214,6 +222,10 @@ class OuterSum(PerExampleGradient):
         else:
             total = tf.einsum("bgtp,bgtq->gpq", a, d)
         return tf.reshape(self._arranged(total[None]), self.shape)
+
+    def inner_products(self, v):
+        # Not by a matmul that broadcasts: TensorFlow 2.21 reads beyond its operand where a batch dimension is 1.
+        return tf.reduce_sum(tf.einsum("bgtp,gpq->bgtq", self.a, self._taken_apart(v)) * self.d, [1, 2, 3])
 
     def materialise(self):
         return self._arranged(self._products())
@@ -336,6 +348,9 @@ class Rows(PerExampleGradient):
         return tf.math.unsorted_segment_sum(
             tf.reshape(d, [-1, self.shape[-1]]), tf.reshape(self.ids, [-1]), self.shape[0]
         )
+
+    def inner_products(self, v):
+        return tf.reduce_sum(tf.gather(v, self.ids) * self.d, [1, 2])
 
     def materialise(self):
         batch = tf.shape(self.ids)[0]

@@ -3,8 +3,16 @@
 A mechanism states what one step of it releases as an event for the ledger. It knows nothing of Keras models.
 """
 
+from tfdp.mechanisms.adaclip import AdaClipMechanism
 from tfdp.mechanisms.directional import DirectionalMechanism
 from tfdp.mechanisms.gaussian import GaussianMechanism
 from tfdp.mechanisms.secret_noise import SecretGenerator, finite_support_delta, standard_normals
 
-__all__ = ["DirectionalMechanism", "GaussianMechanism", "SecretGenerator", "finite_support_delta", "standard_normals"]
+__all__ = [
+    "AdaClipMechanism",
+    "DirectionalMechanism",
+    "GaussianMechanism",
+    "SecretGenerator",
+    "finite_support_delta",
+    "standard_normals",
+]

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfdp.gradients import Ellipsoid
 from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
 
 NOISY_GRADIENT, ONES = "noisy_gradient", "ones"
@@ -112,9 +113,11 @@ class DirectionalMechanism(GaussianMechanism):
                 ) from error
         return found
 
-    def scales(self, state: State) -> list[tf.Tensor] | None:
-        if self._is_a_sphere:
-            return None
+    def ellipsoid(self, state: State) -> Ellipsoid | None:
+        return None if self._is_a_sphere else Ellipsoid(self.scales(state))
+
+    def scales(self, state: State) -> list[tf.Tensor]:
+        """s, for each weight in its shape."""
         moments, importances = self._moments(state), self._importance(state)
         total = _sum(moments)
         smallest = _LITTLE * total / sum(m.shape.num_elements() for m in moments)
@@ -156,9 +159,9 @@ class DirectionalMechanism(GaussianMechanism):
         return running / (1 - tf.pow(self.decay, state[_RELEASES][0]))
 
     def next_state(
-        self, state: State, released: list[tf.Tensor], scales: list[tf.Tensor] | None, expected_lot_size: float
+        self, state: State, released: list[tf.Tensor], ellipsoid: Ellipsoid | None, expected_lot_size: float
     ) -> State:
-        if scales is None:
+        if ellipsoid is None:
             return {}
         stddev = self.noise_multiplier * self.l2_norm_clip / expected_lot_size
 
@@ -168,7 +171,7 @@ class DirectionalMechanism(GaussianMechanism):
         news = {
             _MEAN: released,
             _SQUARE: [tf.square(g) for g in released],
-            _NOISE: [tf.square(stddev * s) for s in scales],
+            _NOISE: [tf.square(stddev * s) for s in ellipsoid.scales],
         }
         running = {name: moved(name, new) for name, new in news.items() if name in state}
         return {_RELEASES: [state[_RELEASES][0] + 1], **running}

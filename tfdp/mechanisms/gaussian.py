@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from tfdp.accounting import Budget, Event, GaussianEvent, Ledger, NotPrivateEvent, Sampling
-from tfdp.gradients import LotGradients
+from tfdp.gradients import Ellipsoid, LotGradients
 from tfdp.mechanisms.secret_noise import SecretGenerator, standard_normals
 
 # float32 arithmetic may bring a clipped gradient above the clip in its last digits: clip that much below it.
@@ -63,12 +63,12 @@ class GaussianMechanism:
         """Before the first release."""
         return {}
 
-    def scales(self, state: State) -> list[tf.Tensor] | None:
-        """For each coordinate, in units of what clip and noise are measured. None: 1 for all."""
+    def ellipsoid(self, state: State) -> Ellipsoid | None:
+        """Where examples' gradients are clipped to, in units of ``l2_norm_clip``. None: the ball around 0."""
         return None
 
     def next_state(
-        self, state: State, released: list[tf.Tensor], scales: list[tf.Tensor] | None, expected_lot_size: float
+        self, state: State, released: list[tf.Tensor], ellipsoid: Ellipsoid | None, expected_lot_size: float
     ) -> State:
         """After a release. It may depend on nothing but releases and public numbers, for what depends on it is not noised;
         what it leaves out stays as it is."""
@@ -77,30 +77,33 @@ class GaussianMechanism:
     # A step.
 
     def bounded_sum(
-        self, lot: LotGradients, present: tf.Tensor, scales: list[tf.Tensor] | None = None
+        self, lot: LotGradients, present: tf.Tensor, ellipsoid: Ellipsoid | None = None
     ) -> tuple[list[tf.Tensor], tf.Tensor]:
         """The sum of the clipped gradients of the examples that are present, and how many of them were not finite.
 
-        The coefficient of example i is ``min(1, C / ||g_i / s||)``. Norms are upper bounds (``gradients/factored.py``), so the
-        contribution ``coefficient * g_i / s`` has norm at most C; a gradient that is not finite has coefficient 0, which
-        takes its factors out before any product.
+        Example i contributes ``c_i (g_i - a)`` with ``c_i = min(1, C / ||(g_i - a) / s||)``, a the ellipsoid's centre and s its
+        scales (0 and 1 without one). Norms are upper bounds (``gradients/factored.py``), so the contribution divided by s
+        has norm at most C; a gradient that is not finite has coefficient 0, which takes its factors out before any product.
         """
-        squared = lot.squared_norms(None if scales is None else [1 / s for s in scales])
+        squared = lot.squared_norms(ellipsoid)
         finite = tf.math.is_finite(squared)
         norms = tf.sqrt(tf.where(finite, squared, 1.0))
         coefficients = tf.minimum(1.0, ROUNDING * self.l2_norm_clip / tf.maximum(norms, 1e-37))
         coefficients = tf.where(finite & present, coefficients, 0.0)
         not_finite = tf.reduce_sum(tf.cast(present & ~finite, tf.int64))
-        return lot.weighted_sum(coefficients), not_finite
+        sums = lot.weighted_sum(coefficients)
+        if ellipsoid is not None and ellipsoid.centre is not None:
+            sums = [s - tf.reduce_sum(coefficients) * a for s, a in zip(sums, ellipsoid.centre, strict=True)]
+        return sums, not_finite
 
     def privatise(
         self,
         sums: list[tf.Tensor],
         expected_lot_size: float,
         generator: SecretGenerator,
-        scales: list[tf.Tensor] | None = None,
+        ellipsoid: Ellipsoid | None = None,
     ) -> list[tf.Tensor]:
-        """``(sum + s * noise) / expected_lot_size``: the realised size of the lot would be a release of its own."""
+        """``(sum + s * noise) / expected_lot_size + a``: the realised size of the lot would be a release of its own."""
         if self.noise_multiplier:
             stddev = self.noise_multiplier * self.l2_norm_clip
             shapes = [s.shape for s in sums]
@@ -108,10 +111,13 @@ class GaussianMechanism:
             # beside the pass's own tensors all the while.
             with tf.control_dependencies(sums if sum(s.num_elements() for s in shapes) > _MANY_WEIGHTS else []):
                 noise = standard_normals(generator, shapes)
-            if scales is not None:
-                noise = [s * z for s, z in zip(scales, noise, strict=True)]
+            if ellipsoid is not None:
+                noise = [s * z for s, z in zip(ellipsoid.scales, noise, strict=True)]
             sums = [s + stddev * z for s, z in zip(sums, noise, strict=True)]
-        return [s / expected_lot_size for s in sums]
+        released = [s / expected_lot_size for s in sums]
+        if ellipsoid is None or ellipsoid.centre is None:
+            return released
+        return [g + a for g, a in zip(released, ellipsoid.centre, strict=True)]
 
     def get_config(self) -> dict:
         return {"l2_norm_clip": self.l2_norm_clip, "noise_multiplier": self.noise_multiplier}

@@ -1,9 +1,26 @@
 """The Keras face: PrivateOptimizer around any Keras optimizer, the named ones, and the hook that brings them to a model."""
 
 from tfdp.optimizers import hook
-from tfdp.optimizers.named import DirectionalDPAdam, DirectionalDPSGD, NoisyAdagrad, NoisyAdam, NoisySGD
+from tfdp.optimizers.named import (
+    AdaClipDPAdam,
+    AdaClipDPSGD,
+    DirectionalDPAdam,
+    DirectionalDPSGD,
+    NoisyAdagrad,
+    NoisyAdam,
+    NoisySGD,
+)
 from tfdp.optimizers.private_optimizer import PrivateOptimizer
 
 hook.install()
 
-__all__ = ["DirectionalDPAdam", "DirectionalDPSGD", "NoisyAdagrad", "NoisyAdam", "NoisySGD", "PrivateOptimizer"]
+__all__ = [
+    "AdaClipDPAdam",
+    "AdaClipDPSGD",
+    "DirectionalDPAdam",
+    "DirectionalDPSGD",
+    "NoisyAdagrad",
+    "NoisyAdam",
+    "NoisySGD",
+    "PrivateOptimizer",
+]

@@ -1,12 +1,13 @@
 """Private optimizers by name: a PrivateOptimizer with one of Keras's optimizers and a mechanism.
 
 NoisySGD, NoisyAdam (Bu et al. 2019, algorithms 1 and 2), NoisyAdagrad: isotropic noise. DirectionalDPSGD and
-DirectionalDPAdam (after Xiang et al. 2021): clip and noise in an ellipsoid.
+DirectionalDPAdam (after Xiang et al. 2021), AdaClipDPSGD and AdaClipDPAdam (Pichapati et al. 2019): clip and noise in an
+ellipsoid.
 """
 
 import keras
 
-from tfdp.mechanisms import DirectionalMechanism, GaussianMechanism
+from tfdp.mechanisms import AdaClipMechanism, DirectionalMechanism, GaussianMechanism
 from tfdp.optimizers.private_optimizer import PrivateOptimizer, check_privacy
 
 _ARGUMENTS = """
@@ -34,6 +35,10 @@ _DIRECTIONAL = """
             be public knowledge.
         s_min, s_max: the bounds of s (0.1 and 10). With both 1 the noise is isotropic.
         decay: of the running means that s is made of (0.99)."""
+
+_ADACLIP = """
+        variance_min, variance_max: bounds of a coordinate's variance (1e-12 and 10).
+        mean_decay, variance_decay: of the running means (0.99 and 0.9)."""
 
 
 class NamedOptimizer(PrivateOptimizer):
@@ -185,3 +190,42 @@ class DirectionalDPAdam(Directional):
 
     inner_class = keras.optimizers.Adam
     default_name = "directional_dp_adam"
+
+
+class AdaClip(NamedOptimizer):
+    """Clip and noise around the running mean of the releases, by their spread: ``AdaClipMechanism``."""
+
+    mechanism_class = AdaClipMechanism
+    mechanism_arguments = ("variance_min", "variance_max", "mean_decay", "variance_decay")
+
+
+@keras.saving.register_keras_serializable("tfdp")
+class AdaClipDPSGD(AdaClip):
+    __doc__ = f"""SGD with AdaClip (Pichapati et al. 2019): a baseline of Xiang et al.
+
+    Examples are clipped to ``||(g - a) / b|| <= l2_norm_clip``, with a the mean and b the spread of earlier releases, in units in
+    which that is about 1 for a usual example; a coordinate's noise has the standard deviation ``noise_multiplier *
+    l2_norm_clip * b``. So it costs exactly what NoisySGD costs.
+
+    Example:
+
+    >>> model.compile(optimizer=tfdp.AdaClipDPSGD(0.15, l2_norm_clip=0.1, noise_multiplier=1.3), loss="mse")
+    >>> model.fit(x, y, batch_size=256, epochs=15)
+    {_ARGUMENTS.format(inner="SGD", own=_ADACLIP)}"""
+
+    inner_class = keras.optimizers.SGD
+    default_name = "adaclip_dp_sgd"
+
+
+@keras.saving.register_keras_serializable("tfdp")
+class AdaClipDPAdam(AdaClip):
+    __doc__ = f"""Adam with AdaClip (Pichapati et al. 2019): see ``AdaClipDPSGD``.
+
+    Example:
+
+    >>> model.compile(optimizer=tfdp.AdaClipDPAdam(1e-3, l2_norm_clip=0.1, noise_multiplier=1.1), loss="mse")
+    >>> model.fit(x, y, batch_size=256, epochs=15)
+    {_ARGUMENTS.format(inner="Adam", own=_ADACLIP)}"""
+
+    inner_class = keras.optimizers.Adam
+    default_name = "adaclip_dp_adam"

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdp.gradients import Plan, lot_gradients
+from tfdp.gradients import Ellipsoid, Plan, lot_gradients
 from tfdp.gradients.compilation import compiling
 from tfdp.gradients.layer_tree import map_tensors
 from tfdp.mechanisms import GaussianMechanism
@@ -65,10 +65,10 @@ class PrivateStep:
     def _take(self, record, present) -> None:
         model, optimizer, mechanism = self.model, self.optimizer, self.mechanism
         state = optimizer.state_of_mechanism
-        scales = mechanism.scales(state)
-        sums, not_finite = self._sums(record, present, scales)
-        released = mechanism.privatise(sums, self.expected_lot_size, optimizer.generator, *_if_any(scales))
-        state = mechanism.next_state(state, released, scales, self.expected_lot_size)
+        ellipsoid = mechanism.ellipsoid(state)
+        sums, not_finite = self._sums(record, present, ellipsoid)
+        released = mechanism.privatise(sums, self.expected_lot_size, optimizer.generator, *_if_any(ellipsoid))
+        state = mechanism.next_state(state, released, ellipsoid, self.expected_lot_size)
         variables = model.trainable_variables
         gradients = _with_regularizers(released, variables)
         gradients = [tf.cast(g, v.dtype) for g, v in zip(gradients, variables, strict=True)]
@@ -76,23 +76,21 @@ class PrivateStep:
         if not optimizer.private_logs:
             optimizer.count_not_finite(not_finite)
 
-    def _sums(self, record, present, scales) -> tuple[list[tf.Tensor], tf.Tensor]:
+    def _sums(self, record, present, ellipsoid) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Clipped gradients of the lot, summed, physical batch by physical batch."""
         limit = self.optimizer.max_physical_batch
-        rows = tf.shape(present)[0]
+        record, present = _not_empty(record, present)
         if limit is None:
-            return self._physical(*_at_least(1, record, present), scales)
+            return self._physical(record, present, ellipsoid)
         zeros = [tf.zeros(v.shape) for v in self.model.trainable_variables]
+        rows = tf.shape(present)[0]
 
         def part(start, sums, not_finite):
-            end = tf.minimum(start + limit, rows)
-            cut = map_tensors(lambda t: t[start:end], (record, present))
-            padded = limit if self.jit_compile else 1
-            more, bad = self._physical(*_at_least(padded, *cut), scales)
+            more, bad = self._physical(*self._part(record, present, start, limit), ellipsoid)
             return start + limit, [a + b for a, b in zip(sums, more, strict=True)], not_finite + bad
 
         def unfinished(start, sums, not_finite):
-            return (start < rows) | (start == 0)
+            return start < rows
 
         start = tf.zeros([], tf.int32)
         state = [start, zeros, tf.zeros([], tf.int64)]
@@ -100,25 +98,36 @@ class PrivateStep:
         _, sums, not_finite = tf.while_loop(unfinished, part, state, parallel_iterations=1)
         return sums, not_finite
 
-    def _physical(self, record, present, scales) -> tuple[list[tf.Tensor], tf.Tensor]:
+    def _part(self, record, present, start, limit: int):
+        """Rows ``start, start + 1, ...`` of a lot. The last part is as long as the others (a library sets itself up for every
+        new length), with copies of the lot's last row that are not present; not where padding would be seen."""
+        rows = tf.shape(present)[0]
+        places = start + tf.range(tf.minimum(limit, rows))
+        if not (self.jit_compile or self.masks_all_it_shows):
+            places = places[: rows - start]
+        shown = tf.minimum(places, rows - 1)
+        record, present = map_tensors(lambda t: tf.gather(t, shown), (record, present))
+        return record, present & (places < rows)
+
+    def _physical(self, record, present, ellipsoid) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, y, sample_weight = (*record, None, None)[:3]
         if self.jit_compile:
-            found = self._compiled(x, y, sample_weight, present, scales)
+            found = self._compiled(x, y, sample_weight, present, ellipsoid)
         elif tf.executing_eagerly():
             # The engine tells examples by the dimension that a graph does not know: run_eagerly, too, needs one.
             tensors = (x, y, sample_weight, present)
             specs = map_tensors(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), tensors)
-            found = self._compiled.get_concrete_function(*specs, scales)(*tensors, scales)
+            found = self._compiled.get_concrete_function(*specs, ellipsoid)(*tensors, ellipsoid)
         else:
-            found = self._core(x, y, sample_weight, present, scales)
+            found = self._core(x, y, sample_weight, present, ellipsoid)
         sums, not_finite, y_pred, loss, outputs = found
         self._update_metrics(x, y, sample_weight, y_pred, present, loss, outputs)
         return sums, not_finite
 
-    def _core(self, x, y, sample_weight, present, scales):
+    def _core(self, x, y, sample_weight, present, ellipsoid):
         with compiling(xla=self.jit_compile):
             found = lot_gradients(self.model, self.plan, x, y, sample_weight)
-            sums, not_finite = self.mechanism.bounded_sum(found.gradients, present, *_if_any(scales))
+            sums, not_finite = self.mechanism.bounded_sum(found.gradients, present, *_if_any(ellipsoid))
         loss = found.losses.reported(self.plan.shares, present)
         masks = keras.tree.map_structure(lambda t: getattr(t, "_keras_mask", None), found.y_pred)
         return sums, not_finite, (found.y_pred, masks), loss, found.losses.outputs
@@ -141,9 +150,9 @@ class PrivateStep:
         model.compute_metrics(x, y, y_pred, sample_weight)
 
 
-def _if_any(scales: list[tf.Tensor] | None) -> tuple:
-    """Only a mechanism that has scales need know of them."""
-    return () if scales is None else (scales,)
+def _if_any(ellipsoid: Ellipsoid | None) -> tuple:
+    """Only a mechanism that has one need know of ellipsoids."""
+    return () if ellipsoid is None else (ellipsoid,)
 
 
 def _same_settings(one: GaussianMechanism, other: GaussianMechanism) -> bool:
@@ -164,18 +173,16 @@ def _is_lot(data: Any) -> bool:
     )
 
 
-def _at_least(rows: int, record, present):
-    """A model can't be run on no rows: add some of zeros that are not present."""
-    missing = tf.maximum(rows - tf.shape(present)[0], 0)
+def _not_empty(record, present):
+    """A model can't be run on no rows: an empty lot becomes one of zeros, or empty texts, that is not present."""
+    missing = tf.cast(tf.equal(tf.shape(present)[0], 0), tf.int32)
 
-    def padded(t):
+    def filled(t):
         if t.dtype == tf.string:
             return tf.concat([t, tf.fill(tf.concat([[missing], tf.shape(t)[1:]], 0), "")], 0)
-        out = tf.pad(t, [[0, missing], *([[0, 0]] * (len(t.shape) - 1))])
-        out.set_shape([rows if rows > 1 else None, *t.shape[1:]])
-        return out
+        return tf.pad(t, [[0, missing], *([[0, 0]] * (len(t.shape) - 1))])
 
-    return map_tensors(padded, record), padded(present)
+    return map_tensors(filled, record), filled(present)
 
 
 def _regularizers(variables) -> list[tf.Tensor]:

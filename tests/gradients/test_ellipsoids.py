@@ -1,4 +1,4 @@
-"""Norms of per-example gradients whose coordinates are stretched, against the same written out in float64."""
+"""Norms of per-example gradients in ellipsoids, and inner products, against the same written out in float64."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tests import model_zoo
 from tfdp.data import PoissonBatches
-from tfdp.gradients import Materialised, OuterSum, Rows, factored, lot_gradients, prove
+from tfdp.gradients import Ellipsoid, Materialised, OuterSum, Rows, factored, lot_gradients, prove
 from tfdp.gradients.compilation import compiling
 from tfdp.gradients.convolved import Convolved, Window
 
@@ -29,6 +29,9 @@ def assert_norms(gradient, stretch, rtol=1e-3):
     found = gradient.squared_norms(tf.constant(stretch)).numpy()
     assert np.all(found >= wanted * (1 - 1e-5))
     np.testing.assert_allclose(found, wanted, rtol=rtol)
+    products = gradient.materialise().numpy().astype("f8") * stretch
+    inner = gradient.inner_products(tf.constant(stretch)).numpy()
+    np.testing.assert_allclose(inner, products.reshape(B, -1).sum(1), rtol=1e-4, atol=1e-5 * np.sqrt(wanted.max()))
 
 
 @pytest.mark.parametrize("places", [1, 7])
@@ -104,14 +107,19 @@ def test_of_whole_models(name):
     plan, lot = prove(model, lots.record_spec, lots.head(8)), lots.head(case.size)
     stretches = [tf.constant(positive(i, *w.shape)) for i, w in enumerate(model.trainable_variables)]
 
+    centre = [tf.constant(0.1 * normals(i, *w.shape)) for i, w in enumerate(model.trainable_variables)]
+
     @tf.function(autograph=False)
     def found(*lot):
-        gradients = lot_gradients(model, plan, *lot).gradients
-        return gradients.squared_norms(stretches), gradients.materialise()
+        gradients, scales = lot_gradients(model, plan, *lot).gradients, [1 / t for t in stretches]
+        norms = [gradients.squared_norms(Ellipsoid(scales, around)) for around in (None, centre)]
+        return norms, gradients.materialise()
 
     specs = tf.nest.map_structure(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), lot)
-    norms, gradients = found.get_concrete_function(*specs)(*tf.nest.map_structure(tf.convert_to_tensor, lot))
-    stretched = [g.numpy().astype("f8") * t.numpy() for g, t in zip(gradients, stretches, strict=True)]
-    wanted = sum(np.square(g).reshape(case.size, -1).sum(1) for g in stretched)
-    assert np.all(norms.numpy() >= wanted * (1 - 1e-5))
-    np.testing.assert_allclose(norms, wanted, rtol=1e-3, atol=1e-6 * wanted.max())
+    both, gradients = found.get_concrete_function(*specs)(*tf.nest.map_structure(tf.convert_to_tensor, lot))
+    for norms, around in zip(both, ([0.0] * len(centre), centre), strict=True):
+        triples = zip(gradients, around, stretches, strict=True)
+        stretched = [(g.numpy().astype("f8") - np.asarray(a)) * t.numpy() for g, a, t in triples]
+        wanted = sum(np.square(g).reshape(case.size, -1).sum(1) for g in stretched)
+        assert np.all(norms.numpy() >= wanted * (1 - 1e-5))
+        np.testing.assert_allclose(norms, wanted, rtol=1e-3, atol=1e-6 * wanted.max())
