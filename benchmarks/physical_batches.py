@@ -15,6 +15,7 @@ pipeline holds some lots at a time, is measured as well.
 """
 
 import argparse
+import dataclasses
 import functools
 import json
 import sys
@@ -54,11 +55,15 @@ def times(kind: str, options: argparse.Namespace) -> list[Entry]:
 
 
 def memory_of_step(workload: Workload, model: keras.Model, rows: int) -> dict:
-    """Growth of this process, beside the records, by the steps that train on so many rows."""
+    """Growth of this process, beside the records, by the steps that train on so many rows.
+
+    They run inside a fit of few records, whose own lots take little: the step takes a lot of any size.
+    """
     run_on = sides.lot_in_memory(workload, PRIVATE)
+    host = dataclasses.replace(workload, lot=8)
     before = protocol.resident_mb()
     with protocol.memory_growth(before) as grown:
-        sides.inside_a_fit(model, workload, lambda: sides.resident(model, run_on)(rows // workload.lot))
+        sides.inside_a_fit(model, host, lambda: sides.resident(model, run_on)(rows // workload.lot))
     return {"memory_mb": grown.megabytes, "records_mb": size_mb(workload.records(workload.lot))}
 
 

@@ -9,6 +9,7 @@ from tfdp.data import PoissonBatches
 from tfdp.gradients import Ellipsoid, Materialised, OuterSum, Rows, factored, lot_gradients, prove
 from tfdp.gradients.compilation import compiling
 from tfdp.gradients.convolved import Convolved, Window
+from tfdp.gradients.engine import LotGradients
 
 B = 5
 
@@ -30,8 +31,10 @@ def assert_norms(gradient, stretch, rtol=1e-3):
     assert np.all(found >= wanted * (1 - 1e-5))
     np.testing.assert_allclose(found, wanted, rtol=rtol)
     products = gradient.materialise().numpy().astype("f8") * stretch
-    inner = gradient.inner_products(tf.constant(stretch)).numpy()
-    np.testing.assert_allclose(inner, products.reshape(B, -1).sum(1), rtol=1e-4, atol=1e-5 * np.sqrt(wanted.max()))
+    inner, exact = gradient.inner_products(tf.constant(stretch)).numpy(), products.reshape(B, -1).sum(1)
+    allowed = 1e-4 * np.linalg.norm(stretch) * np.sqrt(np.square(gradient.materialise().numpy()).sum() + 1)
+    assert np.all(inner <= exact)
+    assert np.all(inner >= exact - allowed)
 
 
 @pytest.mark.parametrize("places", [1, 7])
@@ -96,6 +99,39 @@ def test_cancelling_terms_are_allowed_for(xla):
         norms = tf.function(OuterSum(a, d, (8, 8)).squared_norms, jit_compile=xla or None)(tf.constant(stretch))
         summed = [OuterSum(a, d, (8, 8)).weighted_sum(tf.one_hot(i, B)).numpy() * stretch for i in range(B)]
     assert np.all(norms.numpy() >= [np.sum(np.square(s.astype("f8"))) for s in summed])
+
+
+@pytest.mark.parametrize("size", [20_000, 1_000_000])
+@pytest.mark.parametrize("shape", ["built", "product"])
+def test_distances_of_long_gradients_of_one_sign(shape, size):
+    """Where float32 sums err most: all terms are alike, and next to nothing is left of them."""
+    lengths, centre = np.array([0.701, 0.71, 0.8, 0.6999, 2.0], "f4"), 0.7
+    if shape == "built":
+        gradient = Materialised(lengths[:, None] * np.ones((1, size), "f4"), (size,))
+    else:
+        a, d = lengths[:, None, None, None] * np.ones((1, 1, 1, size // 100), "f4"), np.ones((B, 1, 1, 100), "f4")
+        gradient = OuterSum(a, d, (size // 100, 100))
+    ones = tf.ones(gradient.shape)
+    lot = LotGradients([gradient], [ones], tf.constant(B), 1.0)
+    norms = lot.squared_norms(Ellipsoid([ones], [np.float32(centre) * ones])).numpy()
+    wanted = np.square(lengths.astype("f8") - np.float32(centre)) * size
+    assert np.all(norms >= wanted)
+    np.testing.assert_allclose(norms, wanted, rtol=1e-2, atol=5e-4 * size * centre**2)
+
+
+@pytest.mark.parametrize("far", [0.0, 1e-6, 1e-5, 1e-4])
+def test_distances_where_places_cancel(far):
+    random = np.random.default_rng(0)
+    for _ in range(200):
+        a, d = random.normal(size=(B, 1, 2, 8)).astype("f4"), random.normal(size=(B, 1, 2, 8)).astype("f4")
+        a[:, :, 1] = a[:, :, 0] * (1 + 1e-7 * random.normal())
+        d[:, :, 1] = -d[:, :, 0]
+        ones, centre = tf.ones((8, 8)), tf.constant((far * random.normal(size=(8, 8))).astype("f4"))
+        lot = LotGradients([OuterSum(a, d, (8, 8))], [ones], tf.constant(B), 1.0)
+        norms = lot.squared_norms(Ellipsoid([ones], [centre])).numpy()
+        for i in range(B):
+            summed = OuterSum(a, d, (8, 8)).weighted_sum(tf.one_hot(i, B)).numpy().astype("f8") - centre
+            assert norms[i] >= np.sum(np.square(summed))
 
 
 @pytest.mark.parametrize("name", sorted(model_zoo.REPRESENTATIVE_NAMES))

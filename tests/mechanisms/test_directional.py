@@ -156,7 +156,11 @@ def test_with_scales_of_one_it_is_the_mechanism_of_noisy_sgd():
         ({"s_min": 0.0}, "s_min must be a positive"),
         ({"s_min": 2.0}, "must lie between"),
         ({"s_max": 0.5}, "must lie between"),
-        ({"decay": 1.0}, "decay must be below 1"),
+        ({"s_max": 1e300}, "between 1e-06 and 1e"),
+        ({"s_min": "0.1"}, "s_min must be a positive"),
+        ({"decay": 1.0}, "decay must be at most 0.99999"),
+        ({"decay": 1 - 1e-9}, "decay must be at most 0.99999"),
+        ({"direction": [["a"]]}, "arrays of numbers"),
         ({"decay": "fast"}, "decay must be a positive"),
     ],
 )
@@ -171,10 +175,23 @@ def test_bad_arguments(arguments, message):
         ([np.ones(3)], "1 arrays, but the model has 2"),
         ([1.0, -1.0], "positive finite"),
         ([1.0, np.nan], "positive finite"),
+        ([None, 1.0], "positive finite"),
+        ([], "0 arrays, but the model has 2"),
         ([1.0, np.ones(4)], r"can't be spread over the weight's \(5,\)"),
         (lambda weight: 0.0, "positive finite"),
     ],
 )
-def test_directions_that_do_not_fit_the_model(direction, message):
+@pytest.mark.parametrize("bounds", [{}, {"s_min": 1.0, "s_max": 1.0}])
+def test_directions_that_do_not_fit_the_model(direction, message, bounds):
     with pytest.raises(ValueError, match=message):
-        DirectionalMechanism(CLIP, SIGMA, direction).initial_state(weights())
+        DirectionalMechanism(CLIP, SIGMA, direction, **bounds).initial_state(weights())
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e6])
+def test_only_ratios_of_a_direction_count(unit):
+    found = []
+    for factor in (1.0, unit):
+        direction = [np.float32(2 * factor), np.linspace(1, 9, 5) * factor]
+        mechanism = DirectionalMechanism(CLIP, SIGMA, direction)
+        found.append(flat(mechanism.scales(after(mechanism, some_releases()))))
+    np.testing.assert_allclose(*found, rtol=1e-5)

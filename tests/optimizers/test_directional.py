@@ -160,3 +160,47 @@ def test_with_scales_of_one_weights_are_those_of_noisy_sgd():
         trained.append(model.get_weights())
     for one, other in zip(*trained, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["as_published", "pruning_ratio", "direction_budget"])
+def test_what_is_planned_is_refused_by_name(name):
+    with pytest.raises(ValueError, match=f"{name}= is not available"):
+        directional(**{name: 0.5})
+
+
+@pytest.mark.parametrize("direction", ["ones", [np.full((3, 1), 2.0), np.ones(1)], [2.0, 1.0], twice_for_kernels])
+def test_config_round_trips(direction):
+    optimizer = directional(direction=direction)
+    again = tfdp.DirectionalDPSGD.from_config(optimizer.get_config())
+    both = [optimizer.mechanism.direction, again.mechanism.direction]
+    for one, other in zip(*both, strict=True) if isinstance(direction, list) else [both]:
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        (tfdp.mechanisms.GaussianMechanism(CLIP, 1.0), tfdp.mechanisms.DirectionalMechanism(CLIP, 1.0)),
+        (tfdp.mechanisms.DirectionalMechanism(CLIP, 1.0), tfdp.mechanisms.GaussianMechanism(CLIP, 10.0)),
+        (tfdp.mechanisms.DirectionalMechanism(CLIP, 1.0), tfdp.mechanisms.DirectionalMechanism(CLIP, 1.0, "ones")),
+        (tfdp.mechanisms.DirectionalMechanism(CLIP, 1.0), tfdp.mechanisms.AdaClipMechanism(CLIP, 1.0)),
+    ],
+)
+def test_a_mechanism_that_remembers_is_not_replaced(first, second):
+    model = tiny.private(tfdp.PrivateOptimizer("sgd", first))
+    tiny.train(model)
+    model.optimizer.mechanism = second
+    for _ in range(2):
+        with tiny.nothing_moves(model), pytest.raises(ValueError, match="mechanism was replaced"):
+            tiny.train(model)
+    model.optimizer.mechanism = first
+    tiny.train(model)
+    assert model.optimizer.ledger.steps == 2
+
+
+def test_noise_may_be_changed_between_fits_and_is_priced():
+    model = tiny.private(directional(noise_multiplier=1.0))
+    tiny.train(model)
+    model.optimizer.mechanism.noise_multiplier = 3.0
+    tiny.train(model)
+    assert [line.event.noise_multiplier for line in model.optimizer.ledger] == [1.0, 3.0]

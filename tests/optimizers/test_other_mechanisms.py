@@ -47,3 +47,26 @@ def test_a_target_finds_the_noise_of_a_mechanism_that_was_given_none():
     model.fit(x, y, batch_size=100, verbose=0)
     assert isinstance(optimizer.inner_optimizer, keras.optimizers.SGD)
     assert 0.99 * 3.0 <= tfdp.accounting.epsilon(optimizer.ledger, delta=1e-5) <= 3.0
+
+
+class WithTable(GaussianMechanism):
+    """Its settings may be changed in place."""
+
+    def __init__(self, l2_norm_clip, noise_multiplier=None, table=None):
+        super().__init__(l2_norm_clip, noise_multiplier)
+        self.table = table
+
+    def privatise(self, sums, expected_lot_size, generator):
+        return [self.table["factor"] * s for s in super().privatise(sums, expected_lot_size, generator)]
+
+    def get_config(self):
+        return {**super().get_config(), "table": self.table}
+
+
+def test_settings_that_are_changed_in_place_are_seen():
+    model = tiny.private(tfdp.PrivateOptimizer(keras.optimizers.SGD(0.1), WithTable(tiny.CLIP, 0.0, {"factor": 1.0})))
+    tiny.train(model)
+    model.optimizer.mechanism.table["factor"] = 2.0
+    before = model.get_weights()
+    tiny.train(model)
+    tiny.assert_weights(model, tiny.after_sgd(before, learning_rate=0.2))

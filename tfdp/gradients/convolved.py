@@ -17,10 +17,12 @@ import tensorflow as tf
 
 from tfdp.gradients.factored import (
     EPSILON,
+    SUMMATION,
     TINY,
     OuterSum,
     PerExampleGradient,
     cheaper_form,
+    largest_stretch,
     rows,
     sum_of_squares,
     weighted,
@@ -168,11 +170,7 @@ class Convolved(PerExampleGradient):
 
     def squared_norms(self, stretch=None):
         width, filters = math.prod(self.shape[:-1]), self.shape[-1]
-        x2, d2 = (sum_of_squares(v, range(1, len(v.shape))) for v in (self._seen(), self.d))
-        places = tf.cast(tf.shape(self._d())[1], tf.float32)
-        # Sums over t of ||a_t||^2 and ||d_t||^2; by Cauchy and Schwarz S^2 = (sum_t ||a_t|| ||d_t||)^2 is at most their
-        # product. What norms allow for in either form is what an OuterSum of these places allows for.
-        a2, d2 = self.window.cover * x2 + places * width * TINY, d2 + places * filters * TINY
+        a2, d2, places = self._sizes()
         if stretch is None and self._form() == GRAM:
             squared = tf.maximum(self._gram(), 0.0)
             return squared + 4 * EPSILON * a2 * d2 + places * TINY * (width * d2 + filters * a2)
@@ -183,9 +181,20 @@ class Convolved(PerExampleGradient):
         if stretch is not None:  # inner products of places know nothing of single coordinates
             stretches = tf.split(self._cut_like_products(stretch), len(parts))
             parts = [part * t for part, t in zip(parts, stretches, strict=True)]
-            slack *= tf.maximum(tf.reduce_max(stretch), 1.0)
+            slack *= largest_stretch(stretch)
         squared = tf.add_n([sum_of_squares(part, [1, 2]) for part in parts])
         return tf.square(tf.sqrt(squared) + slack)
+
+    def _sizes(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Sums over t of ``||a_t||^2`` and ``||d_t||^2``, and the number of places.
+
+        By Cauchy and Schwarz ``S^2 = (sum_t ||a_t|| ||d_t||)^2`` is at most their product. What norms allow for in either form
+        is what an OuterSum of these places allows for.
+        """
+        width, filters = math.prod(self.shape[:-1]), self.shape[-1]
+        x2, d2 = (sum_of_squares(v, range(1, len(v.shape))) for v in (self._seen(), self.d))
+        places = tf.cast(tf.shape(self._d())[1], tf.float32)
+        return self.window.cover * x2 + places * width * TINY, d2 + places * filters * TINY, places
 
     def weighted_sum(self, coefficients, keep=None):
         if self._built is not None:
@@ -201,7 +210,9 @@ class Convolved(PerExampleGradient):
 
     def inner_products(self, v):
         """The convolution is linear in its kernel, with ``g`` for a gradient: ``g . v`` is its output at ``v``, times ``d``."""
-        return tf.reduce_sum(self._convolution(self._seen(), v) * self.d, range(1, len(self.d.shape)))
+        inner = tf.reduce_sum(self._convolution(self._seen(), v) * self.d, range(1, len(self.d.shape)))
+        a2, d2, places = self._sizes()
+        return inner - (SUMMATION + 2 * EPSILON * tf.sqrt(places)) * tf.norm(v) * tf.sqrt(a2) * tf.sqrt(d2)
 
     def _convolution(self, x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         window = self.window
@@ -266,10 +277,8 @@ class Convolved(PerExampleGradient):
 
     def _gram(self) -> tf.Tensor:
         """``sum_{t,u} (a_t . a_u)(d_t . d_u)``; the inner products of patches add up over the offsets."""
-        d, shape = (
-            self._d(),
-            tf.stack([tf.shape(self.x)[0], self.places, math.prod(self.window.block) * self.shape[-2]]),
-        )
+        d, seen = self._d(), math.prod(self.window.block) * self.shape[-2]
+        shape = tf.stack([tf.shape(self.x)[0], self.places, seen])
         views = Views(self.x, self.window, self.counts).channels_last()
         grams = _one_by_one(views, lambda view: tf.linalg.matmul(*[tf.reshape(view, shape)] * 2, transpose_b=True))
         patches_gram = tf.add_n(grams)

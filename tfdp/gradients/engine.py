@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.factored import PerExampleGradient, total
+from tfdp.gradients.factored import SUMMATION, PerExampleGradient, total
 from tfdp.gradients.layer_tree import all_layers, flat_tensors
 from tfdp.gradients.losses import OwnLosses
 from tfdp.gradients.plan import Plan
@@ -20,7 +20,6 @@ from tfdp.gradients.state import no_state_assigned
 
 FLOAT16_LOSS_SCALE = 1024.0
 UNDERFLOW = 2.0**-100  # more than squares of float32 numbers can lose to underflow in a sum over 10^7 weights
-CANCELLATION = 2.0**-15  # of a squared distance's terms: more than float32 sums of 10^7 products err by
 
 
 class Ellipsoid(NamedTuple):
@@ -58,13 +57,13 @@ class LotGradients:
         return squared
 
     def _from_centre(self, squared: tf.Tensor, centre: list[tf.Tensor], stretches: list[tf.Tensor]) -> tf.Tensor:
-        """``|g - c|^2 = |g|^2 - 2 g . c + |c|^2`` in stretched coordinates. What rounding leaves of terms that cancel is
-        allowed for, as ``factored.py`` does."""
+        """``|g - c|^2 = |g|^2 - 2 g . c + |c|^2`` in stretched coordinates, each term by its upper bound. What rounding of the
+        three leaves where they cancel is allowed for as well."""
         own = tf.add_n([tf.reduce_sum(tf.square(c * t)) for c, t in zip(centre, stretches, strict=True)])
         triples = zip(self._gradients, centre, stretches, strict=True)
         inner = [g.inner_products(c * tf.square(t)) for g, c, t in triples if g is not None]
         inner = tf.add_n([tf.zeros([self.batch]), *inner]) / self._scale
-        return tf.maximum(squared - 2 * inner + own, 0.0) + CANCELLATION * (squared + own)
+        return tf.maximum(squared - 2 * inner + own, 0.0) + SUMMATION * (squared + own)
 
     def squared_norms_by_weight(self) -> list[tf.Tensor]:
         """The same for every weight by itself."""

@@ -10,6 +10,8 @@ from tfdp.gradients import Ellipsoid
 from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
 
 _CENTRE, _VARIANCE = "centre", "variance"
+_LEAST_VARIANCE, _MOST_VARIANCE = 1e-24, 1e12  # squares of scales and their inverses stay within float32
+_FARTHEST_CENTRE = 10.0  # clips: sums of (g - a) / b then lose no more to rounding than a lot ten times as large
 
 
 @keras.saving.register_keras_serializable("tfdp")
@@ -26,8 +28,8 @@ class AdaClipMechanism(GaussianMechanism):
 
         a = E g,     b_i^2 = v_i^(1/2) sum_j v_j^(1/2),     v_i the variance of coordinate i.
 
-    a is the running mean of the releases, v that of ``(release - a)^2`` less the noise's variance, within
-    [``variance_min``, ``variance_max``]. As in the paper that stands for the variance of the *examples'* gradients, which sums do
+    a is the running mean of the releases, drawn in to ``||a / b|| <= 10 C`` (far from 0, ``g - a`` is lost in rounding); v that of ``(release - a)^2`` less the noise's variance, within
+    [``variance_min``, ``variance_max``], which lie in 1e-24 to 1e12. As in the paper that stands for the variance of the *examples'* gradients, which sums do
     not show. b is 1 before the first release.
 
     Args:
@@ -49,8 +51,11 @@ class AdaClipMechanism(GaussianMechanism):
         super().__init__(l2_norm_clip, noise_multiplier)
         self.variance_min = number("variance_min", variance_min, positive=True)
         self.variance_max = number("variance_max", variance_max, positive=True)
-        if self.variance_min > self.variance_max:
-            raise ValueError(f"variance_min={variance_min!r} is above variance_max={variance_max!r}.")
+        if not _LEAST_VARIANCE <= self.variance_min <= self.variance_max <= _MOST_VARIANCE:
+            raise ValueError(
+                f"variance_min={variance_min!r} and variance_max={variance_max!r} must be in this order, between "
+                f"{_LEAST_VARIANCE:g} and {_MOST_VARIANCE:g}."
+            )
         self.mean_decay = number("mean_decay", mean_decay, positive=False)
         self.variance_decay = number("variance_decay", variance_decay, positive=False)
         for name in ("mean_decay", "variance_decay"):
@@ -70,7 +75,11 @@ class AdaClipMechanism(GaussianMechanism):
     def ellipsoid(self, state: State) -> Ellipsoid:
         roots = [tf.sqrt(v) for v in state[_VARIANCE]]
         total = tf.add_n([tf.reduce_sum(root) for root in roots])
-        return Ellipsoid([tf.sqrt(root * total) for root in roots], list(state[_CENTRE]))
+        scales = [tf.sqrt(root * total) for root in roots]
+        squares = [tf.reduce_sum(tf.square(a / b)) for a, b in zip(state[_CENTRE], scales, strict=True)]
+        length = tf.sqrt(tf.add_n(squares))
+        share = tf.minimum(1.0, _FARTHEST_CENTRE * self.l2_norm_clip / tf.maximum(length, 1e-30))
+        return Ellipsoid(scales, [share * a for a in state[_CENTRE]])
 
     def next_state(
         self, state: State, released: list[tf.Tensor], ellipsoid: Ellipsoid, expected_lot_size: float
@@ -79,8 +88,9 @@ class AdaClipMechanism(GaussianMechanism):
         centres, variances = [], []
         for g, a, v, b in zip(released, state[_CENTRE], state[_VARIANCE], ellipsoid.scales, strict=True):
             seen = tf.square(g - a) - tf.square(stddev * b)
+            seen = tf.where(tf.math.is_finite(seen), seen, self.variance_max)
             seen = tf.clip_by_value(seen, self.variance_min, self.variance_max)
-            centres.append(self.mean_decay * a + (1 - self.mean_decay) * g)
+            centres.append(self.mean_decay * a + (1 - self.mean_decay) * tf.where(tf.math.is_finite(g), g, 0.0))
             variances.append(self.variance_decay * v + (1 - self.variance_decay) * seen)
         return {_CENTRE: centres, _VARIANCE: variances}
 

@@ -17,6 +17,8 @@ from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
 NOISY_GRADIENT, ONES = "noisy_gradient", "ones"
 _MEAN, _SQUARE, _NOISE, _RELEASES, _IMPORTANCE = "mean", "square", "noise", "releases", "importance"
 _LITTLE = 1e-12  # of the mean moment: what stands for 0
+_LEAST_SCALE, _LARGEST_SCALE = 1e-6, 1e6  # squares of scales and their inverses stay within float32
+_LARGEST_DECAY = 0.99999  # 1 - decay is a float32
 
 
 @keras.saving.register_keras_serializable("tfdp")
@@ -68,29 +70,34 @@ class DirectionalMechanism(GaussianMechanism):
                 f"function of a weight, not {direction!r}."
             )
         if not isinstance(direction, str) and not callable(direction):
-            direction = [np.asarray(part, np.float32) for part in _listed(direction)]
+            direction = [_array(part) for part in _listed(direction)]
         self.direction = direction
         self.s_min, self.s_max = number("s_min", s_min, positive=True), number("s_max", s_max, positive=True)
-        if not self.s_min <= 1 <= self.s_max:
-            raise ValueError(f"s_min={s_min!r} and s_max={s_max!r}: 1, the scale of a sphere, must lie between them.")
+        if not _LEAST_SCALE <= self.s_min <= 1 <= self.s_max <= _LARGEST_SCALE:
+            raise ValueError(
+                f"s_min={s_min!r} and s_max={s_max!r}: 1, the scale of a sphere, must lie between them, and they between "
+                f"{_LEAST_SCALE:g} and {_LARGEST_SCALE:g}."
+            )
         self.decay = number("decay", decay, positive=True)
-        if self.decay >= 1:
-            raise ValueError(f"decay must be below 1, not {decay!r}: means over the last 1 / (1 - decay) steps.")
+        if self.decay > _LARGEST_DECAY:
+            raise ValueError(
+                f"decay must be at most {_LARGEST_DECAY}, not {decay!r}: means over 1 / (1 - decay) steps."
+            )
 
     @property
     def _is_a_sphere(self) -> bool:
         return self.s_min == self.s_max == 1
 
     def initial_state(self, weights: Sequence[keras.Variable]) -> State:
+        given = not isinstance(self.direction, str)
+        importances = self._importances(weights) if given else []
         if self._is_a_sphere:
             return {}
         shapes = [tuple(w.shape) for w in weights]
         state: State = {_RELEASES: [np.zeros((), np.float32)]}
-        for name in (_SQUARE, _NOISE, *([_MEAN] if self.direction == NOISY_GRADIENT else [])):
+        for name in (_SQUARE, _NOISE, *([] if given or self.direction == ONES else [_MEAN])):
             state[name] = [np.zeros(shape, np.float32) for shape in shapes]
-        if not isinstance(self.direction, str):
-            state[_IMPORTANCE] = self._importances(weights)
-        return state
+        return {**state, _IMPORTANCE: importances} if given else state
 
     def _importances(self, weights: Sequence[keras.Variable]) -> list[np.ndarray]:
         given = [self.direction(w) for w in weights] if callable(self.direction) else self.direction
@@ -101,26 +108,29 @@ class DirectionalMechanism(GaussianMechanism):
             )
         found = []
         for part, weight in zip(given, weights, strict=True):
-            part = np.asarray(part, np.float32)
+            part = _array(part)
             if not (np.all(np.isfinite(part)) and np.all(part > 0)):
                 raise ValueError(f"direction for {weight.path} must hold positive finite numbers: importances.")
             try:
-                found.append(np.broadcast_to(part, weight.shape).copy())
+                found.append(np.log(np.broadcast_to(part, weight.shape), dtype=np.float64))
             except ValueError as error:
                 raise ValueError(
                     f"direction for {weight.path} has shape {part.shape}, which can't be spread over the weight's "
                     f"{tuple(weight.shape)}."
                 ) from error
-        return found
+        # Only their ratios count: scaled to a geometric mean of 1.
+        middle = sum(part.sum() for part in found) / sum(part.size for part in found)
+        return [np.exp(part - middle).astype(np.float32) for part in found]
 
     def ellipsoid(self, state: State) -> Ellipsoid | None:
         return None if self._is_a_sphere else Ellipsoid(self.scales(state))
 
     def scales(self, state: State) -> list[tf.Tensor]:
         """s, for each weight in its shape."""
-        moments, importances = self._moments(state), self._importance(state)
+        moments = self._moments(state)
         total = _sum(moments)
         smallest = _LITTLE * total / sum(m.shape.num_elements() for m in moments)
+        importances = self._importance(state, tf.sqrt(smallest))
         moments = [tf.maximum(m, smallest) for m in moments]
         shapes = [
             tf.pow(m / tf.maximum(w, tf.sqrt(smallest)), 1 / 3) for m, w in zip(moments, importances, strict=True)
@@ -138,16 +148,16 @@ class DirectionalMechanism(GaussianMechanism):
         pairs = zip(state[_SQUARE], state[_NOISE], strict=True)
         return [self._corrected(state, tf.maximum(square - noise, share * noise)) for square, noise in pairs]
 
-    def _importance(self, state: State) -> list[tf.Tensor]:
+    def _importance(self, state: State, smallest: tf.Tensor) -> list[tf.Tensor]:
         if _IMPORTANCE in state:
-            return [tf.convert_to_tensor(part) for part in state[_IMPORTANCE]]
+            return state[_IMPORTANCE]
         if self.direction == ONES:
             return [tf.ones(part.shape) for part in state[_SQUARE]]
         spread = self._spread(state)
         pairs = [
             [self._corrected(state, part) for part in both] for both in zip(state[_MEAN], state[_NOISE], strict=True)
         ]
-        return [tf.sqrt(tf.maximum(tf.square(mean), spread * noise)) for mean, noise in pairs]
+        return [tf.maximum(tf.maximum(tf.abs(mean), tf.sqrt(spread * noise)), smallest) for mean, noise in pairs]
 
     def _spread(self, state: State) -> tf.Tensor:
         """The variance of a running mean of independent values of variance 1."""
@@ -182,16 +192,25 @@ class DirectionalMechanism(GaussianMechanism):
 
     @classmethod
     def from_config(cls, config: dict) -> "DirectionalMechanism":
-        direction = config.get("direction")
-        if isinstance(direction, dict):  # of a function, as Keras saves it
-            direction = keras.saving.deserialize_keras_object(direction)
-        elif isinstance(direction, list):
-            direction = [keras.saving.deserialize_keras_object(d) if isinstance(d, dict) else d for d in direction]
-        return cls(**{**config, **({"direction": direction} if "direction" in config else {})})
+        return cls(**{**config, "direction": _loaded(config.get("direction", NOISY_GRADIENT))})
 
 
 def _sum(parts: list[tf.Tensor]) -> tf.Tensor:
     return tf.add_n([tf.reduce_sum(part) for part in parts])
+
+
+def _loaded(direction: Any) -> Any:
+    """As it was given, from what Keras saves of it: arrays and functions are saved as objects."""
+    if isinstance(direction, list):
+        return [_loaded(part) for part in direction]
+    return keras.saving.deserialize_keras_object(direction) if isinstance(direction, dict) else direction
+
+
+def _array(importances: Any) -> np.ndarray:
+    try:
+        return np.asarray(importances, np.float32)
+    except (TypeError, ValueError):
+        raise ValueError(f"direction must hold arrays of numbers, not {importances!r}.") from None
 
 
 def _listed(direction: Any) -> Sequence[Any]:

@@ -133,6 +133,6 @@ def number(name: str, value: float, positive: bool) -> float:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if isinstance(value, bool) or not math.isfinite(number) or number < 0 or (positive and number == 0):
+    if isinstance(value, bool | str) or not math.isfinite(number) or number < 0 or (positive and number == 0):
         raise ValueError(f"{name} must be {wanted}, not {value!r}.")
     return number

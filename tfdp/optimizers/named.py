@@ -82,10 +82,12 @@ class NamedOptimizer(PrivateOptimizer):
             )
         if learning_rate is not None:
             arguments["learning_rate"] = learning_rate
-        own = {name: arguments.pop(name) for name in self.mechanism_arguments if name in arguments}
+        own = {argument: arguments.pop(argument) for argument in self.mechanism_arguments if argument in arguments}
         super().__init__(
             self.inner_class(**arguments),
-            self.mechanism_class(l2_norm_clip, noise_multiplier, **own),
+            self.mechanism_class.from_config(
+                {"l2_norm_clip": l2_norm_clip, "noise_multiplier": noise_multiplier, **own}
+            ),
             target_epsilon=target_epsilon,
             delta=delta,
             accountant=accountant,
@@ -104,9 +106,10 @@ class NamedOptimizer(PrivateOptimizer):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        for name in ("learning_rate", *cls.mechanism_arguments):  # schedules, arrays and functions are saved as objects
-            if isinstance(config.get(name), dict | list):
-                config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)
+        if isinstance(config.get("learning_rate"), dict):
+            config["learning_rate"] = keras.saving.deserialize_keras_object(
+                config["learning_rate"], custom_objects=custom_objects
+            )
         return cls(**config)
 
 
@@ -159,6 +162,12 @@ class Directional(NamedOptimizer):
 
     mechanism_class = DirectionalMechanism
     mechanism_arguments = ("direction", "s_min", "s_max", "decay")
+
+    def __init__(self, *positional, **arguments):
+        for name in ("as_published", "pruning", "pruning_ratio", "direction_budget", "direction_noise_multiplier"):
+            if name in arguments:
+                raise ValueError(f"{name}= is not available in this version: see docs/directional.md, 'Not here'.")
+        super().__init__(*positional, **arguments)
 
 
 @keras.saving.register_keras_serializable("tfdp")

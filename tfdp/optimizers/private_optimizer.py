@@ -71,7 +71,10 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
             or max_physical_batch < 1
         ):
             raise ValueError(f"max_physical_batch must be a positive whole number or None, not {max_physical_batch!r}.")
-        if not all(hasattr(mechanism, part) for part in ("bounded_sum", "privatise", "event")):
+        if not all(
+            hasattr(mechanism, part)
+            for part in ("bounded_sum", "privatise", "event", "initial_state", "ellipsoid", "next_state")
+        ):
             raise ValueError(
                 f"mechanism must be what makes a private gradient, such as tfdp.mechanisms.GaussianMechanism(l2_norm_clip=1.0, "
                 f"noise_multiplier=1.1), not {mechanism!r}."
@@ -88,6 +91,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         # An int64 assigned in the same graph as the weights: whatever saves the weights saves how many steps they hold.
         self._steps = self.add_variable((), "zeros", "int64", aggregation="only_first_replica", name="released_steps")
         self._state_of_mechanism = Untracked({})  # the variables themselves are, see add_variable
+        self._first_mechanism = Untracked(None)
         self._secret = Untracked(SecretGenerator(noise_seed))
         self.book = Book(self._steps)
         with tf.init_scope():
@@ -135,7 +139,24 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
     @property
     def state_of_mechanism(self) -> State:
         """What the mechanism remembers of its releases."""
-        return {name: [v.value for v in variables] for name, variables in self._state_of_mechanism.value.items()}
+        return {name: [tf.identity(v.value) for v in some] for name, some in self._state_of_mechanism.value.items()}
+
+    def check_mechanism(self) -> None:
+        """A mechanism that remembers its releases can't be replaced by another, nor replace one: what it would go on from,
+        it has not released.
+
+        Raises:
+            ValueError: ``mechanism`` was replaced since the weights are known.
+        """
+        own, first = self.mechanism, self._first_mechanism.value
+        if first is None or own is first:
+            return
+        if self._state_of_mechanism.value or own.initial_state(self._trainable_variables):
+            raise ValueError(
+                f"The mechanism was replaced after training began, by a {type(own).__name__}, but the optimizer's "
+                f"{type(first).__name__} or this one remembers what it released. Compile again with a new optimizer; the model "
+                "keeps its ledger."
+            )
 
     def count_not_finite(self, examples: tf.Tensor) -> None:
         self._not_finite.value.assign_add(examples)
@@ -168,6 +189,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         if self.built:
             return
         state = self.mechanism.initial_state(variables)  # raises before anything was built
+        self._first_mechanism.value = self.mechanism
         self.inner_optimizer.build(variables)
         super().build(variables)
         for name, values in state.items():

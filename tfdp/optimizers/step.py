@@ -4,6 +4,7 @@ import copy
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfdp.gradients import Ellipsoid, Plan, lot_gradients
@@ -41,8 +42,11 @@ class PrivateStep:
 
         A copy: what the ledger's line says of this fit holds whatever becomes of the optimizer's own meanwhile.
         """
-        before, self.mechanism = self.mechanism, copy.copy(self.optimizer.mechanism)
-        return before is not None and not _same_settings(before, self.mechanism)
+        own, before = self.optimizer.mechanism, self.mechanism
+        frozen = type(own).from_config(copy.deepcopy(own.get_config()))
+        changed = before is not None and not _same_mechanism(before, frozen)
+        self.mechanism = frozen
+        return changed
 
     def open(self) -> None:
         self._open.assign(True)
@@ -151,15 +155,23 @@ class PrivateStep:
 
 
 def _if_any(ellipsoid: Ellipsoid | None) -> tuple:
-    """Only a mechanism that has one need know of ellipsoids."""
+    """A mechanism that overrides a step, and has none, need not know of ellipsoids."""
     return () if ellipsoid is None else (ellipsoid,)
 
 
-def _same_settings(one: GaussianMechanism, other: GaussianMechanism) -> bool:
-    """Whether they do the same with the same numbers: all that a traced step holds of a mechanism. Arrays and functions
-    count as the same if they are the very same."""
-    pairs = [(vars(one)[name], vars(other)[name]) for name in vars(one)]
-    return type(one) is type(other) and all(a is b or (isinstance(a, str | float) and a == b) for a, b in pairs)
+def _same_mechanism(one: GaussianMechanism, other: GaussianMechanism) -> bool:
+    """Whether they do the same with the same numbers: all that a traced step holds of a mechanism."""
+    return type(one) is type(other) and _equal(one.get_config(), other.get_config())
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_equal(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other
 
 
 def _is_lot(data: Any) -> bool:
@@ -175,14 +187,16 @@ def _is_lot(data: Any) -> bool:
 
 def _not_empty(record, present):
     """A model can't be run on no rows: an empty lot becomes one of zeros, or empty texts, that is not present."""
-    missing = tf.cast(tf.equal(tf.shape(present)[0], 0), tf.int32)
+    empty = tf.equal(tf.shape(present)[0], 0)
 
     def filled(t):
-        if t.dtype == tf.string:
-            return tf.concat([t, tf.fill(tf.concat([[missing], tf.shape(t)[1:]], 0), "")], 0)
-        return tf.pad(t, [[0, missing], *([[0, 0]] * (len(t.shape) - 1))])
+        row = tf.concat([[1], tf.shape(t)[1:]], 0)
+        return tf.fill(row, "") if t.dtype == tf.string else tf.zeros(row, t.dtype)
 
-    return map_tensors(filled, record), filled(present)
+    def one_row_at_least(t):
+        return tf.cond(empty, lambda: filled(t), lambda: tf.identity(t))
+
+    return map_tensors(one_row_at_least, record), one_row_at_least(present)
 
 
 def _regularizers(variables) -> list[tf.Tensor]:

@@ -161,6 +161,7 @@ class PrivateTraining:
                 "noise can cover. Use a dtype policy without float8."
             )
         if self.optimizer.built:
+            self.optimizer.check_mechanism()
             known = {id(v) for v in self.optimizer._trainable_variables}
             if {id(v) for v in model.trainable_variables} != known:
                 raise ValueError(
