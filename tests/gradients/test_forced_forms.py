@@ -94,10 +94,10 @@ def taken(monkeypatch) -> Taken:
     def collecting(kind: type[PerExampleGradient]):
         original = kind.squared_norms
 
-        def collected(self):
+        def collected(self, stretch=None):
             open_norms.append(set())
             try:
-                return original(self)
+                return original(self, stretch)
             finally:
                 taken.norms.append(open_norms.pop())
 
