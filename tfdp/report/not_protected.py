@@ -42,7 +42,8 @@ _ALWAYS = (
     Limit("floating_point_noise", "Attacks on the last bits of floating-point noise (Mironov 2012)."),
     Limit(
         "float32_sums",
-        "Rounding of float32 sums: it may add up to about lot size * 2^-23 clips to what one record moves.",
+        "Rounding of float32 sums: it may add up to about lot size * 2^-23 clips to what one record moves (with AdaClip, which "
+        "subtracts a centre, eleven times as much).",
     ),
 )
 _NOT_FINITE = Limit("non_finite_examples", "optimizer.non_finite_examples, a diagnostic count: it carries no noise.")
