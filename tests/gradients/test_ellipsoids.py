@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tests import model_zoo
+from tests.gradients.test_forced_forms import SELECTION
 from tfdp.data import PoissonBatches
 from tfdp.gradients import Ellipsoid, Materialised, OuterSum, Rows, factored, lot_gradients, prove
 from tfdp.gradients.compilation import compiling
@@ -134,7 +135,7 @@ def test_distances_where_places_cancel(far):
             assert norms[i] >= np.sum(np.square(summed))
 
 
-@pytest.mark.parametrize("name", sorted(model_zoo.REPRESENTATIVE_NAMES))
+@pytest.mark.parametrize("name", sorted(SELECTION))
 def test_of_whole_models(name):
     case = model_zoo.get(name)
     model = case.build()

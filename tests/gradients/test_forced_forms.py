@@ -33,7 +33,16 @@ RULES_NO_REPRESENTATIVE_HAS = {
     "rms_normalization",
     "prelu_with_and_without_shared_axes",
 }
-SELECTION = model_zoo.REPRESENTATIVE_NAMES | RULES_NO_REPRESENTATIVE_HAS
+OTHERS_HAVE_ITS_RULES = {
+    "class_weights",
+    "embedding_averaged_over_unmasked_tokens",
+    "grouped_query_attention",
+    "gru_with_reset_before",
+    "loss_summed_over_the_lot",
+    "dense_on_vectors",
+    "weight_regularisers",
+}
+SELECTION = (model_zoo.REPRESENTATIVE_NAMES | RULES_NO_REPRESENTATIVE_HAS) - OTHERS_HAVE_ITS_RULES
 NAMES = model_zoo.CASE_NAMES if os.environ.get("TFDP_FORCED_FORMS") == "all" else sorted(SELECTION)
 
 # Where the self-proof moves weights off the rule of their family, whatever the form: some of them, or all that have one.
