@@ -1,7 +1,7 @@
 """One kind of storage a class: how rows are read from it, by number, without ever copying the whole.
 
 Every column has `size` (its number of records), `spec` (what one lot of it looks like, leading dimension
-None), `cheap` (rows are already in memory, so that several lots may be read at once) and `read(members)`: the
+None), `cheap` (rows are read by an address in memory, so that several lots may be read at once) and `read(members)`: the
 rows of these record numbers, in their order, as a flat list of arrays in the order of
 `tf.nest.flatten(spec)`.
 
@@ -25,10 +25,11 @@ class Column(Protocol):
 
 
 class InMemory:
-    """A numpy array, or anything that shares its memory with one. A memory map too, read lot by lot."""
+    """A numpy array, or anything that shares its memory with one. A memory map too: its rows are read as those of an array."""
+
+    cheap = True
 
     def __init__(self, array: np.ndarray, name: str):
-        self.cheap = not isinstance(array, np.memmap)
         self._array = np.asarray(array)
         self.size = leading_size(array.shape, name)
         self.spec = row_spec(array.shape[1:], array.dtype, name)

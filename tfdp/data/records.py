@@ -17,7 +17,7 @@ class Records:
     Attributes:
         size: the number of records.
         spec: a lot of them as tensor specs, leading dimension None: (x,), (x, y) or (x, y, sample_weight).
-        cheap: everything is in memory.
+        cheap: every row has an address in memory.
         row_bytes: the size of one record.
     """
 
