@@ -5,8 +5,10 @@ A mechanism states what one step of it releases as an event for the ledger. It k
 
 from tfdp.mechanisms.adaclip import AdaClipMechanism
 from tfdp.mechanisms.directional import DirectionalMechanism
+from tfdp.mechanisms.finite_support import finite_support_delta
 from tfdp.mechanisms.gaussian import GaussianMechanism
-from tfdp.mechanisms.secret_noise import SecretGenerator, finite_support_delta, standard_normals
+from tfdp.mechanisms.normals import standard_normals
+from tfdp.mechanisms.secret_generator import SecretGenerator
 
 __all__ = [
     "AdaClipMechanism",

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from tfdp.accounting import Budget, Event, GaussianEvent, Ledger, NotPrivateEvent, Sampling
 from tfdp.gradients import Ellipsoid, LotGradients
-from tfdp.mechanisms.secret_noise import SecretGenerator, standard_normals
+from tfdp.mechanisms.normals import standard_normals
+from tfdp.mechanisms.secret_generator import SecretGenerator
 
 # float32 arithmetic may bring a clipped gradient above the clip in its last digits: clip that much below it.
 ROUNDING = 1 - 2.0**-20

