@@ -39,6 +39,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from tfdp.gradients.compilation import under_xla
 from tfdp.mechanisms import philox
 from tfdp.mechanisms.secret_generator import SecretGenerator
 
@@ -82,14 +83,15 @@ def standard_normals(generator: SecretGenerator, shapes: Sequence[Sequence[int]]
     Args:
         generator: the secret bits.
         shapes: fully known shapes, one for each tensor.
+
+    In a function that XLA compiles, call it within ``tfdp.gradients.compilation.compiling(xla=True)``.
     """
     shapes = [tf.TensorShape(shape).as_list() for shape in shapes]
     if not shapes:
         return []
     sizes = [math.prod(shape) for shape in shapes]
     pairs = max(1, (sum(sizes) + 1) // 2)
-    drawn = _drawing(pairs)(generator.reserve(pairs))
-    flat = tf.concat([tf.math.real(drawn), tf.math.imag(drawn)], axis=0)[: sum(sizes)]
+    flat = tf.reshape(_as_floats(_drawing(pairs)(generator.reserve(pairs))), [-1])[: sum(sizes)]
     parts = tf.split(flat, tf.constant(sizes, tf.int64), num=len(sizes))
     return [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
 
@@ -102,6 +104,13 @@ def _drawing(pairs: int) -> Callable[[tf.Tensor], tf.Tensor]:
         return normals_from_bits(*philox.blocks(state, pairs))
 
     return tf.function(draw, jit_compile=True, autograph=False)
+
+
+def _as_floats(drawn: tf.Tensor) -> tf.Tensor:
+    """``[pairs, 2]``: another name for the same memory, which XLA does not have for complex numbers."""
+    if under_xla():
+        return tf.stack([tf.math.real(drawn), tf.math.imag(drawn)], axis=-1)
+    return tf.bitcast(drawn, tf.float32)
 
 
 def normals_from_bits(radius_bits: tf.Tensor, angle_bits: tf.Tensor) -> tf.Tensor:
