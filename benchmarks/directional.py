@@ -1,15 +1,17 @@
 """Is shaped noise worth it? Directional noise and AdaClip against isotropic noise, at the same proven epsilon.
 
     python -m benchmarks.directional study --data-dir DIR --cases adult imdb --epsilons 0.2 1 3 --json results/directional.jsonl
+    python -m benchmarks.directional table --json results/directional.jsonl
     python -m benchmarks.directional figure        draws the picture of docs/directional.md
 
 Study: every method trains the case's network to the target epsilon (delta 1e-5, PLD accountant) through `model.fit`. Learning rate
-and clip of each method are the best of the same grid, by the accuracy on a tenth of the training records that is held out, with
-one seed. With them it trains on all training records once for each of the `--seeds`, and the test accuracy is reported.
+and clip of each method are the best of the same grid, by the score on a tenth of the training records that is held out, with
+one seed. With them it trains on all training records once for each of the `--seeds`, and the test score is reported.
 Tuning looks at the records without paying for it: results compare methods, they are no recipe.
 
-`DIR/<name>.npz` holds x_train, y_train, x_test, y_test. Every finished run is a line of the JSON file; a second call goes on
-where the first was stopped.
+`DIR/<name>.npz` holds x_train, y_train, x_test, y_test. Records of a name that ends in "_raw" are tables as they were published:
+numbers in their own units, one-hot categories. Every finished run is a line of the JSON file; a second call goes on where the
+first was stopped. Table: the same for what a study has finished.
 """
 
 import argparse
@@ -22,18 +24,34 @@ from pathlib import Path
 
 import keras
 import numpy as np
+import scipy.special
 
 import tfdp
-from benchmarks import plots, protocol
+from benchmarks import networks, plots, protocol
 from models import bu_2019
 
 DELTA = 1e-5
+TUNING_SEED = 10**6
 METHODS: dict[str, tuple[dict[str, type], dict]] = {
     "isotropic": ({"sgd": tfdp.NoisySGD, "adam": tfdp.NoisyAdam}, {}),
     "directional": ({"sgd": tfdp.DirectionalDPSGD, "adam": tfdp.DirectionalDPAdam}, {}),
     "directional, w = 1": ({"sgd": tfdp.DirectionalDPSGD, "adam": tfdp.DirectionalDPAdam}, {"direction": "ones"}),
     "adaclip": ({"sgd": tfdp.AdaClipDPSGD, "adam": tfdp.AdaClipDPAdam}, {}),
 }
+
+Features = np.ndarray | dict[str, np.ndarray]
+
+
+def accuracy(model: keras.Model, x: Features, y: np.ndarray) -> float:
+    """In per cent."""
+    return 100 * float(np.mean(np.argmax(model.predict(x, batch_size=4096, verbose=0), axis=1) == y))
+
+
+def rmse(model: keras.Model, x: Features, y: np.ndarray) -> float:
+    """Of the expected class, negative: more is better."""
+    logits = model.predict(x, batch_size=4096, verbose=0)
+    expected = scipy.special.softmax(logits, axis=1) @ np.arange(logits.shape[1])
+    return -float(np.sqrt(np.mean((expected - y) ** 2)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,77 +65,130 @@ class Case:
     optimizer: str
     learning_rates: tuple[float, ...]
     clips: tuple[float, ...] = (0.1, 1.0)
-    prepare: Callable[[np.ndarray], np.ndarray] = lambda x: x
+    prepare: Callable[[np.ndarray], Features] = lambda x: x
+    first_class: int = 0
+    score: Callable[[keras.Model, Features, np.ndarray], float] = accuracy
+    own: dict[str, dict] = dataclasses.field(default_factory=dict)  # arguments of a method in this case
 
 
 def _logistic(x: np.ndarray) -> keras.Model:
-    return keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Dense(2)])
+    return keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Dense(2, kernel_initializer="zeros")])
 
 
 def _images(x: np.ndarray) -> np.ndarray:
     return (x[..., None] / 255.0).astype(np.float32)
 
 
+def _pairs(x: np.ndarray) -> dict[str, np.ndarray]:
+    return {"user": x[:, 0], "movie": x[:, 1]}
+
+
+# Units differ by many powers of ten there: so may s.
+_WIDE = {"s_min": 1e-3, "s_max": 1e3}
+_RAW = {"clips": (0.1, 10.0, 1000.0), "own": {"directional": _WIDE, "directional, w = 1": _WIDE}}
+
 CASES = {
-    "adult": Case("adult", lambda x: bu_2019.adult_mlp(), 256, 18, "adam", (0.003, 0.01, 0.03)),
-    "adult, sgd": Case("adult", lambda x: bu_2019.adult_mlp(), 256, 18, "sgd", (0.1, 0.5, 2.0)),
+    "adult": Case("adult", lambda x: bu_2019.adult_mlp(), 256, 6, "adam", (0.003, 0.01, 0.03)),
+    "adult, sgd": Case("adult", lambda x: bu_2019.adult_mlp(), 256, 6, "sgd", (0.1, 0.5, 2.0)),
     "creditcard": Case("creditcard", _logistic, 128, 20, "adam", (0.003, 0.03, 0.3)),
-    "creditcard, sgd": Case("creditcard", _logistic, 128, 20, "sgd", (0.01, 0.1, 1.0)),
-    "bank": Case("bank", _logistic, 512, 10, "adam", (0.003, 0.01, 0.03)),
-    "imdb": Case("imdb", lambda x: bu_2019.imdb_text(), 512, 9, "adam", (0.003, 0.01, 0.03)),
-    "mnist": Case("mnist", lambda x: bu_2019.mnist_cnn(), 1024, 5, "adam", (0.003, 0.01), (0.1, 1.0), _images),
+    "creditcard, raw": Case("creditcard_raw", _logistic, 128, 20, "adam", (0.003, 0.03, 0.3), **_RAW),
+    "bank, raw": Case("bank_raw", _logistic, 512, 4, "adam", (0.003, 0.03, 0.3), **_RAW),
+    "kddcup99, raw": Case("kddcup99_raw", _logistic, 512, 3, "adam", (0.003, 0.03, 0.3), **_RAW),
+    "imdb": Case("imdb", lambda x: bu_2019.imdb_text(), 512, 5, "adam", (0.01, 0.03)),
+    "mnist cnn": Case("mnist", lambda x: bu_2019.mnist_cnn(), 1024, 3, "adam", (0.003, 0.01), (0.1, 1.0), _images),
+    "mnist lenet": Case("mnist", lambda x: networks.lenet5(), 1024, 3, "adam", (0.003, 0.01), (0.1, 1.0), _images),
+    "movielens": Case(
+        "movielens1m",
+        lambda x: bu_2019.movielens_ncf(),
+        10_000,
+        3,
+        "adam",
+        (0.01, 0.03),
+        (0.1, 1.0),
+        _pairs,
+        first_class=1,
+        score=rmse,
+    ),
 }
 
 
 def run(case: Case, method: str, epsilon: float, rate: float, clip: float, seed: int, held_out: bool, data) -> float:
-    """Test accuracy of one run, or the accuracy on the records that are held out."""
+    """Test score of one run, or the score on the records that are held out."""
     x, y, x_test, y_test = data
     if held_out:
-        order = np.random.default_rng(0).permutation(len(x))
-        cut = len(x) // 10
-        x, y, x_test, y_test = x[order[cut:]], y[order[cut:]], x[order[:cut]], y[order[:cut]]
+        order = np.random.default_rng(0).permutation(len(y))
+        cut = len(y) // 10
+        x, x_test = (keras.tree.map_structure(lambda a, part=part: a[part], x) for part in (order[cut:], order[:cut]))
+        y, y_test = y[order[cut:]], y[order[:cut]]
     keras.utils.set_random_seed(seed)
     model = case.build(x)
     kinds, own = METHODS[method]
+    own = own | case.own.get(method, {})
     optimizer = kinds[case.optimizer](rate, l2_norm_clip=clip, target_epsilon=epsilon, delta=DELTA, **own)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"])
+    model.compile(optimizer=optimizer, loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit(x, y, batch_size=case.lot, epochs=case.epochs, verbose=0)
     assert tfdp.accounting.epsilon(optimizer.ledger, delta=DELTA) <= epsilon
-    return float(model.evaluate(x_test, y_test, batch_size=1000, verbose=0)[1])
+    return case.score(model, x_test, y_test)
+
+
+class Results:
+    """What was run, by its setting: lines of a JSON file."""
+
+    def __init__(self, file: Path):
+        self._file, self.scores = file, {}
+        if file.exists():
+            self.scores = {tuple(one["run"]): one["score"] for one in map(json.loads, file.read_text().splitlines())}
+
+    def add(self, setting: tuple, score: float) -> None:
+        self.scores[setting] = score
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        with self._file.open("a") as lines:
+            lines.write(json.dumps({"run": setting, "score": score}) + "\n")
 
 
 def study(options: argparse.Namespace) -> None:
-    done: dict[str, float] = {}
-    file = Path(options.json)
-    if file.exists():
-        done = {json.dumps(one["run"]): one["accuracy"] for one in map(json.loads, file.read_text().splitlines())}
-    file.parent.mkdir(parents=True, exist_ok=True)
-    for name, epsilon in itertools.product(options.cases, options.epsilons):
-        case, data = CASES[name], _load(options.data_dir, CASES[name])
+    results = Results(Path(options.json))
+    for name in options.cases:
+        case = CASES[name]
+        data = _load(options.data_dir, case)
+        for epsilon, method in itertools.product(options.epsilons, options.methods):
 
-        def accuracy(*setting, name=name, case=case, data=data) -> float:
-            key = json.dumps([name, *setting])
-            if key not in done:
-                done[key] = run(case, *setting, data)
-                with file.open("a") as lines:
-                    lines.write(json.dumps({"run": [name, *setting], "accuracy": done[key]}) + "\n")
-            return done[key]
+            def score(*setting, name=name, case=case, data=data) -> float:
+                if (name, *setting) not in results.scores:
+                    results.add((name, *setting), run(case, *setting, data))
+                return results.scores[(name, *setting)]
 
-        for method in options.methods:
             grid = itertools.product(case.learning_rates, case.clips)
-            tuned = {pair: accuracy(method, epsilon, *pair, 10**6, True) for pair in grid}
+            tuned = {pair: score(method, epsilon, *pair, TUNING_SEED, True) for pair in grid}
             best = max(tuned, key=tuned.get)
-            found = [accuracy(method, epsilon, *best, seed, False) for seed in range(options.seeds)]
-            spread = f"{100 * min(found):.1f} to {100 * max(found):.1f}"
-            row = [name, f"{epsilon:g}", method, f"{100 * np.mean(found):.1f}", spread, *map(str, best)]
-            print("| " + " | ".join(row) + " |", flush=True)
+            found = [score(method, epsilon, *best, seed, False) for seed in range(options.seeds)]
+            print(row(name, epsilon, method, best, found), flush=True)
 
 
-def _load(folder: str, case: Case) -> tuple[np.ndarray, ...]:
+def row(name: str, epsilon: float, method: str, best: tuple[float, float], found: list[float]) -> str:
+    digits = 1 if CASES[name].score is accuracy else 3
+    mean, low, high = (f"{abs(value):.{digits}f}" for value in (np.mean(found), min(found), max(found)))
+    return "| " + " | ".join([name, f"{epsilon:g}", method, mean, f"{low} to {high}", *(f"{b:g}" for b in best)]) + " |"
+
+
+def table(options: argparse.Namespace) -> None:
+    """A row for each method, case and epsilon of which runs with all records are there."""
+    found: dict[tuple, dict[int, float]] = {}
+    for (name, method, epsilon, rate, clip, seed, held_out), score in Results(Path(options.json)).scores.items():
+        if not held_out:
+            found.setdefault((name, epsilon, method, (rate, clip)), {})[seed] = score
+    print("| case | epsilon | method | mean | seeds | learning rate | clip |")
+    print("| --- | --- | --- | --- | --- | --- | --- |")
+    order = list(CASES), list(METHODS)
+    for key in sorted(found, key=lambda k: (order[0].index(k[0]), k[1], order[1].index(k[2]))):
+        print(row(*key, list(found[key].values())))
+
+
+def _load(folder: str, case: Case) -> tuple:
     with np.load(Path(folder) / f"{case.data}.npz") as data:
         x, x_test = case.prepare(data["x_train"]), case.prepare(data["x_test"])
-        return x, data["y_train"].astype(np.int32), x_test, data["y_test"].astype(np.int32)
+        y, y_test = (data[name].astype(np.int32) - case.first_class for name in ("y_train", "y_test"))
+        return x, y, x_test, y_test
 
 
 def published_scales(w: np.ndarray, radius: float, tau: float) -> np.ndarray:
@@ -146,15 +217,17 @@ def main() -> int:
     parser = argparse.ArgumentParser("benchmarks.directional", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("figure")
+    tables = commands.add_parser("table")
     options = commands.add_parser("study")
+    for command in (tables, options):
+        command.add_argument("--json", default="results/directional.jsonl")
     options.add_argument("--data-dir", required=True, help="where <name>.npz lie")
     options.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     options.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     options.add_argument("--epsilons", nargs="+", type=float, default=[0.2, 1.0, 3.0])
     options.add_argument("--seeds", type=int, default=5)
-    options.add_argument("--json", default="results/directional.jsonl")
     options = parser.parse_args()
-    figure() if options.command == "figure" else study(options)
+    {"figure": lambda _: figure(), "table": table, "study": study}[options.command](options)
     return 0
 
 

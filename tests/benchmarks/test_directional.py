@@ -74,8 +74,23 @@ def test_a_study_tunes_and_repeats_every_method_and_goes_on_where_it_was_stopped
     directional.main()
     runs = [json.loads(line) for line in file.read_text().splitlines()]
     assert [one["run"][1] for one in runs] == 3 * ["isotropic"] + 3 * ["directional"]  # one of the grid, two seeds
-    assert all(0 <= one["accuracy"] <= 1 for one in runs)
-    assert capsys.readouterr().out.count("| adult | 3 |") == 2
+    assert all(0 <= one["score"] <= 100 for one in runs)
+    printed = capsys.readouterr().out
+    assert printed.count("| adult | 3 |") == 2
+    monkeypatch.setattr("sys.argv", ["directional", "table", "--json", str(file)])
+    directional.main()
+    assert capsys.readouterr().out.endswith(printed)
+    monkeypatch.setattr("sys.argv", ["directional", *given])
     monkeypatch.setattr(directional, "run", None)  # nothing is run twice
     directional.main()
     assert len(file.read_text().splitlines()) == len(runs)
+
+
+def test_the_error_of_the_expected_rating_is_that_of_its_formula():
+    class Sure:
+        def predict(self, x, **_):
+            return np.log(x)
+
+    chances = np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]])
+    expected = np.sqrt(((0.75 - 2) ** 2 + (1.7 - 1) ** 2) / 2)
+    np.testing.assert_allclose(directional.rmse(Sure(), chances, np.array([2, 1])), -expected, rtol=1e-12)
