@@ -138,6 +138,13 @@ def test_noise_of_all_variables_has_their_shapes_and_shares_no_value():
     assert standard_normals(SecretGenerator(), []) == []
 
 
+def test_few_and_many_draws_are_made_of_the_same_bits(monkeypatch):
+    many = standard_normals(SecretGenerator(seed=6), [(200_000,)])[0].numpy()
+    monkeypatch.setattr(normals, "_MANY_PAIRS", 10**9)
+    one_by_one = standard_normals(SecretGenerator(seed=6), [(200_000,)])[0].numpy()
+    np.testing.assert_allclose(many, one_by_one, rtol=1e-6, atol=1e-6)
+
+
 def test_an_odd_number_of_draws_leaves_one_of_a_pair_out():
     odd, even = (standard_normals(SecretGenerator(seed=4), [(size,)])[0].numpy() for size in (7, 8))
     np.testing.assert_array_equal(odd, even[:7])

@@ -14,7 +14,9 @@ def words_of_tensorflow(state: list[int], words: int) -> np.ndarray:
     return generator.uniform_full_int([words], tf.uint64).numpy()
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(
+    ("way", "jit_compile"), [(philox.blocks, False), (philox.blocks, True), (philox.from_kernel, False)]
+)
 @pytest.mark.parametrize(
     "state",
     [
@@ -24,8 +26,8 @@ def words_of_tensorflow(state: list[int], words: int) -> np.ndarray:
         [ALL_ONES, ALL_ONES, ALL_ONES],
     ],
 )
-def test_words_are_those_of_tensorflows_kernel(state, jit_compile):
-    compute = tf.function(philox.blocks, jit_compile=jit_compile)
+def test_words_are_those_of_tensorflows_kernel(state, way, jit_compile):
+    compute = tf.function(way, jit_compile=jit_compile)
     found = compute(tf.constant(np.array(state, np.int64).view(np.uint64)), 50)
     np.testing.assert_array_equal(np.stack(found, axis=1).ravel(), words_of_tensorflow(state, 100))
 

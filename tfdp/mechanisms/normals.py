@@ -27,10 +27,10 @@ are also in K and move Z by less than 8e-15.
    prevents that, and no number of this project accounts for it. The bits come from Philox, a statistical generator
    with a secret state of 192 bits, not a cryptographic one: their secrecy assumes that nobody inverts Philox.
 
-Bits and map are compiled into one loop by XLA. What XLA takes to be dear (a logarithm, a division, a root) and finds used
+For many weights bits and map are compiled into one loop by XLA. What XLA takes to be dear (a logarithm, a division, a root) and finds used
 twice gets a loop of its own, and so would everything before it: so the logarithm is a polynomial, and the root is used once,
 in a complex product. For 1.46 million draws on one core that takes 10 ms, with TensorFlow's kernels for bits, logarithm,
-cosine and sine 32 ms, and ``tf.random.normal`` 26 ms.
+cosine and sine 32 ms, and ``tf.random.normal`` 26 ms. For few weights the loop would not pay for the 50 MB that XLA takes.
 """
 
 import functools
@@ -72,6 +72,7 @@ _LOGARITHM = (
     0.05625422199553143,
     -0.023612682238620716,
 )
+_MANY_PAIRS = 50_000
 _ROOT_OF_A_HALF = 0x3FE6A09E667F3BCD  # sqrt(1/2) as a float64
 _COSINE = tuple((-1) ** k / math.factorial(2 * k) for k in range(6))  # in x^2; on [-pi/4, pi/4] below 3e-10
 _SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(5))  # of sin(x) / x; below 2e-9
@@ -91,19 +92,27 @@ def standard_normals(generator: SecretGenerator, shapes: Sequence[Sequence[int]]
         return []
     sizes = [math.prod(shape) for shape in shapes]
     pairs = max(1, (sum(sizes) + 1) // 2)
-    flat = tf.reshape(_as_floats(_drawing(pairs)(generator.reserve(pairs))), [-1])[: sum(sizes)]
+    flat = tf.reshape(_as_floats(_drawn(generator.reserve(pairs), pairs)), [-1])[: sum(sizes)]
     parts = tf.split(flat, tf.constant(sizes, tf.int64), num=len(sizes))
     return [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-@functools.lru_cache(maxsize=256)
-def _drawing(pairs: int) -> Callable[[tf.Tensor], tf.Tensor]:
-    """So many pairs from a state: compiled, whatever the graph around it is."""
+def _drawn(state: tf.Tensor, pairs: int) -> tf.Tensor:
+    if under_xla():
+        return _from_blocks(pairs, state)
+    if pairs >= _MANY_PAIRS:
+        return _compiled(pairs)(state)
+    return normals_from_bits(*philox.from_kernel(state, pairs))
 
-    def draw(state: tf.Tensor) -> tf.Tensor:
-        return normals_from_bits(*philox.blocks(state, pairs))
 
-    return tf.function(draw, jit_compile=True, autograph=False)
+def _from_blocks(pairs: int, state: tf.Tensor) -> tf.Tensor:
+    return normals_from_bits(*philox.blocks(state, pairs))
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(pairs: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    """One loop, whatever the graph around it is."""
+    return tf.function(functools.partial(_from_blocks, pairs), jit_compile=True, autograph=False)
 
 
 def _as_floats(drawn: tf.Tensor) -> tf.Tensor:

@@ -1,12 +1,13 @@
 """Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): a counter and a key to random words.
 
-The same words as TensorFlow's own kernel, written in TensorFlow's operations: compiled by XLA, rounds and whatever is
-computed from the words become one loop without a word in memory. For noise of many weights that takes a third of the time
-of kernels that write words to memory and read them from it.
+Two ways to the same words. ``from_kernel`` is TensorFlow's own. ``blocks`` is written in TensorFlow's operations: compiled by
+XLA, rounds and whatever is computed from the words become one loop without a word in memory, which for many words takes a
+third of the time of kernels that write them to memory and read them from it.
 """
 
 import tensorflow as tf
 
+_ALGORITHM = tf.random.Algorithm.PHILOX.value
 _ROUNDS = 10
 _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
@@ -25,6 +26,14 @@ def blocks(state: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     upper = state[1] + tf.cast(lower < state[0], tf.uint64)  # the carry
     words = _philox((*_halves(lower), *_halves(upper)), _halves(state[2]))
     return _joined(*words[:2]), _joined(*words[2:])
+
+
+def from_kernel(state: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """The same, ready made."""
+    words = tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=tf.constant([count, 2], tf.int64), key=state[2:], counter=state[:2], alg=_ALGORITHM, dtype=tf.uint64
+    )
+    return tuple(tf.unstack(words, axis=1))
 
 
 def _philox(words: _Words, key: tuple[tf.Tensor, tf.Tensor]) -> _Words:

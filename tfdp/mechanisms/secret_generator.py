@@ -65,7 +65,7 @@ class SecretGenerator:
     def random_bits(self, words: int) -> tf.Tensor:
         """Independent uniform ``uint64`` values."""
         pairs = (words + 1) // 2
-        return tf.reshape(tf.stack(philox.blocks(self.reserve(pairs), pairs), axis=1), [-1])[:words]
+        return tf.reshape(tf.stack(philox.from_kernel(self.reserve(pairs), pairs), axis=1), [-1])[:words]
 
     def reseed(self) -> None:
         """Draws a fresh state from the operating system, for all graphs that use this generator.
