@@ -64,6 +64,8 @@ def test_a_study_tunes_and_repeats_every_method_and_goes_on_where_it_was_stopped
         "adult",
         "--epsilons",
         "3",
+        "--tuning-epsilon",
+        "3",
         "--seeds",
         "2",
         "--json",
