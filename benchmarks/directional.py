@@ -2,6 +2,7 @@
 
     python -m benchmarks.directional study --data-dir DIR --cases adult imdb --epsilons 0.2 1 3 --json results/directional.jsonl
     python -m benchmarks.directional table --json results/directional.jsonl
+    python -m benchmarks.directional cost          what a step of each method costs, on cnn@256
     python -m benchmarks.directional figure        draws the picture of docs/directional.md
 
 Study: every method trains the case's network to the target epsilon (delta 1e-5, PLD accountant) through `model.fit`. Learning rate
@@ -17,6 +18,7 @@ first was stopped. Table: the same for what a study has finished.
 
 import argparse
 import dataclasses
+import functools
 import itertools
 import json
 import sys
@@ -28,7 +30,7 @@ import numpy as np
 import scipy.special
 
 import tfdp
-from benchmarks import networks, plots, protocol
+from benchmarks import networks, plots, protocol, sides, tables, workloads
 from models import bu_2019
 
 DELTA = 1e-5
@@ -199,7 +201,27 @@ def published_scales(w: np.ndarray, radius: float, tau: float) -> np.ndarray:
     return shape * np.sqrt(np.sum((delta / shape) ** 2) / tau)
 
 
-def figure() -> None:
+def cost(options: argparse.Namespace) -> None:
+    """Steps of every method through fit, in turn: see `benchmarks/step_cost.py`."""
+    workload = workloads.get("cnn@256")
+    records = workload.records(workload.steps * workload.lot)
+    fits = {}
+    for method, (kinds, own) in METHODS.items():
+        model = workload.model()
+        optimizer = kinds["sgd"](sides.RATE, l2_norm_clip=sides.CLIP, noise_multiplier=sides.NOISE, **own)
+        model.compile(optimizer=optimizer, loss=workload.loss())
+        fits[method] = functools.partial(sides.fit, model, workload, records, 4)
+        fits[method]()
+    found = sides.timed_fits(fits, dict.fromkeys(fits, workload.steps), options.repeats, "wall")
+    isotropic = found["isotropic"]["step_ms"]["median"]
+    rows = [
+        [method, f"{one['step_ms']['median']:.1f}", f"{one['step_ms']['median'] / isotropic:.2f}"]
+        for method, one in found.items()
+    ]
+    print(tables.markdown(["method", "a step of cnn@256, ms", "ratio"], rows))
+
+
+def figure(options: argparse.Namespace) -> None:
     """By how much the published noise misses its own constraint, and where the clip has its shape."""
     random, spreads = np.random.default_rng(0), np.linspace(0, 3, 25)
     missed = []
@@ -218,9 +240,9 @@ def main() -> int:
     parser = argparse.ArgumentParser("benchmarks.directional", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("figure")
-    tables = commands.add_parser("table")
+    commands.add_parser("cost").add_argument("--repeats", type=int, default=5)
     options = commands.add_parser("study")
-    for command in (tables, options):
+    for command in (commands.add_parser("table"), options):
         command.add_argument("--json", default="results/directional.jsonl")
     options.add_argument("--data-dir", required=True, help="where <name>.npz lie")
     options.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
@@ -229,7 +251,7 @@ def main() -> int:
     options.add_argument("--tuning-epsilon", type=float, default=1.0)
     options.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
-    {"figure": lambda _: figure(), "table": table, "study": study}[options.command](options)
+    {"cost": cost, "figure": figure, "table": table, "study": study}[options.command](options)
     return 0
 
 
