@@ -5,12 +5,14 @@ A mechanism states what one step of it releases as an event for the ledger. It k
 
 from tfdp.mechanisms.adaclip import AdaClipMechanism
 from tfdp.mechanisms.directional import DirectionalMechanism
+from tfdp.mechanisms.full_gradient import FullGradient
 from tfdp.mechanisms.gaussian import GaussianMechanism
 from tfdp.mechanisms.secret_noise import SecretGenerator, finite_support_delta, standard_normals
 
 __all__ = [
     "AdaClipMechanism",
     "DirectionalMechanism",
+    "FullGradient",
     "GaussianMechanism",
     "SecretGenerator",
     "finite_support_delta",
