@@ -39,6 +39,11 @@ class Schedule:
         object.__setattr__(self, "every", every)
         object.__setattr__(self, "first", checks.count("first", self.first, "write the steps before the first release"))
 
+    @property
+    def kind(self) -> tuple[Event, Sampling]:
+        """What tells its line of a ledger from others."""
+        return self.event, self.sampling
+
     def releases(self, steps: int) -> int:
         """How many have been made when so many steps are taken."""
         return max(0, -(-(steps - self.first) // self.every))

@@ -32,7 +32,7 @@ class FullGradient(GaussianMechanism):
     """
 
     def __init__(
-        self, l2_norm_clip: float, noise_multiplier: float | None, every: int | None = None, share: float = 1 / 8
+        self, l2_norm_clip: float, noise_multiplier: float | None = None, every: int | None = None, share: float = 1 / 8
     ):
         super().__init__(l2_norm_clip, noise_multiplier)
         self.every, self.share = every, share
