@@ -210,6 +210,16 @@ def test_after_ordinary_training_it_says_that_no_budget_can_be_kept():
     assert "one more" not in stop.stopped_because
 
 
+def test_in_a_model_that_was_loaded_a_budget_that_does_not_bind_says_nothing(tmp_path):
+    model = model_with()
+    fit(model, epochs=2)
+    model.save(tmp_path / "model.keras")
+    loaded, stop = keras.models.load_model(tmp_path / "model.keras"), BudgetStopping(100.0, 1e-5)
+    fit(loaded, stop, epochs=1)
+    assert loaded.optimizer.ledger.steps == 60
+    assert stop.stopped_because is None
+
+
 class Rewinds(keras.callbacks.Callback):
     """Goes back to a checkpoint in the middle of fit."""
 

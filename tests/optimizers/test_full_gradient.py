@@ -12,6 +12,7 @@ import tfdp
 from tests.optimizers import tiny
 from tests.optimizers.test_target_epsilon import Interrupts
 from tfdp.accounting import FullBatch, GaussianEvent, Ledger, NotPrivateEvent, Poisson, Relation
+from tfdp.mechanisms import DirectionalMechanism, FullGradient, GaussianMechanism
 
 SIZE, BATCH, CLIP = 100, 20, 1.5
 X = (np.random.default_rng(3).standard_normal((SIZE, 3)) * [1.0, 30.0, 0.01]).astype("float32")
@@ -168,6 +169,40 @@ def test_steps_clip_in_the_ellipsoid_of_the_full_gradient():
     norms = np.linalg.norm(gradients / scales, axis=1, keepdims=True)
     theta = theta - 0.1 * (gradients * np.minimum(1, CLIP / norms)).mean(0)
     tiny.assert_weights(model, [theta[:3, None], theta[3:]], rtol=1e-4)
+
+
+class ClippedMean(FullGradient):
+    """The mean first, clipped as a whole: a record may turn it around, from one end of the ball to the other."""
+
+    def bounded_sum(self, lot, present, ellipsoid=None):
+        unbounded = GaussianMechanism(1.0)
+        unbounded.l2_norm_clip = np.inf
+        return unbounded.bounded_sum(lot, present)
+
+    def privatise(self, sums, size, generator, ellipsoid=None):
+        mean = [s / size for s in sums]
+        return tf.clip_by_global_norm(mean, tf.constant(self.l2_norm_clip, mean[0].dtype))[0]
+
+    def event(self):
+        return NotPrivateEvent("without noise")
+
+
+@keras.saving.register_keras_serializable("tests")
+class WithClippedMean(DirectionalMechanism):
+    def __init__(self, *positional, **arguments):
+        super().__init__(*positional, **arguments)
+        self.full_gradient = ClippedMean(self.l2_norm_clip, 0.0, every=1)
+
+
+@pytest.mark.parametrize("clip", [0.1, 1e6])
+def test_a_mechanism_may_ask_for_another_pass(clip):
+    own = WithClippedMean(clip, 0.0, "full_gradient", direction_noise_multiplier=0.0)
+    model = tiny.private(tfdp.PrivateOptimizer(keras.optimizers.SGD(0.0), own))
+    fit(model, epochs=1)
+    mean = tiny.clipped_gradients(model.get_weights(), X, Y, clip=np.inf).mean(0)
+    assert np.linalg.norm(mean) > 0.1
+    np.testing.assert_allclose(direction_of(model), mean * min(1, clip / np.linalg.norm(mean)), rtol=1e-4)
+    assert counts(model) == [5, 5]
 
 
 # When, and what the ledger says.

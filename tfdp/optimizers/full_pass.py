@@ -49,12 +49,12 @@ class RecordSum:
         self._jit_compile = jit_compile
         self._part = tf.function(self._of_part, jit_compile=jit_compile or None, autograph=False)
 
-    def __call__(self, records: PoissonBatches, rows: int) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """The sum, float64, and how many gradients were not finite; so many rows at a time."""
-        part = self._part.get_concrete_function(*_arguments(records.record_spec, tf.TensorSpec([None], tf.bool)))
+    def __call__(self, parts: tf.data.Dataset) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """The sum, float64, and how many gradients were not finite; of all records, ``PoissonBatches.once_through``."""
+        part = self._part.get_concrete_function(*_arguments(*parts.element_spec))
         sums = [tf.zeros(v.shape, tf.float64) for v in self._model.trainable_variables]
         not_finite = tf.zeros([], tf.int64)
-        for record, present in records.once_through(rows):
+        for record, present in parts:
             more, bad = part(*_arguments(record, present))
             sums = [total + tf.cast(new, tf.float64) for total, new in zip(sums, more, strict=True)]
             not_finite += bad
@@ -69,14 +69,21 @@ class RecordSum:
 class FullPass:
     """The full gradient that the mechanism of a private step asks for (``FullGradient``).
 
-    ``records`` are those of the fit that runs. Graphs are kept from fit to fit.
+    Graphs are kept from fit to fit; ``over`` says which records the fit has.
     """
 
     def __init__(self, step: PrivateStep):
         self.step = step
-        self.records: PoissonBatches | None = None
         self._optimizer, self._book = step.optimizer, step.optimizer.book
         self._sum: RecordSum | None = None
+
+    def over(self, records: PoissonBatches) -> None:
+        self.records = records
+        self._parts = records.once_through(self._optimizer.max_physical_batch or records.batch_size)
+
+    def close(self) -> None:
+        """Fit has ended: nothing here holds on to its data."""
+        self.records = self._parts = None
 
     @property
     def size(self) -> int:
@@ -113,7 +120,7 @@ class FullPass:
         if self._sum is None:
             self._sum = RecordSum(step.model, step.plan, full.bounded_sum, step.jit_compile)
             self._release = tf.function(self._privatised, autograph=False)
-        sums, not_finite = self._sum(self.records, self._optimizer.max_physical_batch or self.records.batch_size)
+        sums, not_finite = self._sum(self._parts)
         self._release(sums, tf.constant(self.size, tf.float64), tf.constant(self._every(full), tf.int64))
         if not self._optimizer.private_logs:
             self._optimizer.count_not_finite(not_finite)

@@ -97,6 +97,8 @@ class PrivateTraining:
             self._step.close()
             optimizer.book.close()
             self.run = None
+            if self._full_pass is not None:
+                self._full_pass.close()
             if isinstance(callbacks, keras.callbacks.CallbackList):  # the caller's own, for the next fit as well
                 callbacks.callbacks[:] = [c for c in callbacks.callbacks if not isinstance(c, Opening)]
 
@@ -143,7 +145,7 @@ class PrivateTraining:
             return None
         if self._full_pass is None or self._full_pass.step is not self._step:
             self._full_pass = FullPass(self._step)
-        self._full_pass.records = lots
+        self._full_pass.over(lots)
         return self._full_pass
 
     def _opening(self) -> Opening:
