@@ -6,6 +6,7 @@ A mechanism states what one step of it releases as an event for the ledger. It k
 from tfdp.mechanisms.adaclip import AdaClipMechanism
 from tfdp.mechanisms.directional import DirectionalMechanism
 from tfdp.mechanisms.finite_support import finite_support_delta
+from tfdp.mechanisms.full_gradient import FullGradient
 from tfdp.mechanisms.gaussian import GaussianMechanism
 from tfdp.mechanisms.normals import standard_normals
 from tfdp.mechanisms.secret_generator import SecretGenerator
@@ -13,6 +14,7 @@ from tfdp.mechanisms.secret_generator import SecretGenerator
 __all__ = [
     "AdaClipMechanism",
     "DirectionalMechanism",
+    "FullGradient",
     "GaussianMechanism",
     "SecretGenerator",
     "finite_support_delta",

@@ -31,10 +31,15 @@ _ARGUMENTS = """
 
 _DIRECTIONAL = """
         direction: what the noise spares: by "noisy_gradient", the default, coordinates in which earlier releases are large in
-            the mean; by "ones" all alike; or what a list of arrays, or a function of a weight, says. Arrays and functions must
-            be public knowledge.
+            the mean; by "full_gradient" those in which the noised mean of all records' clipped gradients is large, a release
+            of its own before the first step and after every ``direction_steps``; by "ones" all alike; or what a list of
+            arrays, or a function of a weight, says. Arrays and functions must be public knowledge.
         s_min, s_max: the bounds of s (0.1 and 10). With both 1 the noise is isotropic.
-        decay: of the running means that s is made of (0.99)."""
+        decay: of the running means that s is made of (0.99).
+        direction_noise_multiplier: with "full_gradient" and ``noise_multiplier``: that release's noise in units of the clip.
+        direction_budget: with "full_gradient" and ``target_epsilon``: the share of it that these releases cost by
+            themselves (1/8). Steps and releases together keep to the target.
+        direction_steps: with "full_gradient": steps from one release to the next. None: ceil(n / batch_size), an epoch."""
 
 _ADACLIP = """
         variance_min, variance_max: bounds of a coordinate's variance (1e-12 and 10).
@@ -161,12 +166,24 @@ class Directional(NamedOptimizer):
     """Noise with a standard deviation for each coordinate, and a clip of the same shape: ``DirectionalMechanism``."""
 
     mechanism_class = DirectionalMechanism
-    mechanism_arguments = ("direction", "s_min", "s_max", "decay")
+    mechanism_arguments = (
+        "direction",
+        "s_min",
+        "s_max",
+        "decay",
+        "direction_noise_multiplier",
+        "direction_budget",
+        "direction_steps",
+    )
 
     def __init__(self, *positional, **arguments):
-        for name in ("as_published", "pruning", "pruning_ratio", "direction_budget", "direction_noise_multiplier"):
+        for name in ("as_published", "pruning", "pruning_ratio"):
             if name in arguments:
                 raise ValueError(f"{name}= is not available in this version: see docs/directional.md, 'Not here'.")
+        if arguments.get("target_epsilon") is None and arguments.get("direction_budget", 1 / 8) != 1 / 8:
+            raise ValueError(
+                "direction_budget= is a share of target_epsilon=. With noise_multiplier= give direction_noise_multiplier=."
+            )
         super().__init__(*positional, **arguments)
 
 
