@@ -6,13 +6,20 @@ A mechanism states what one step of it releases as an event for the ledger. It k
 from tfdp.mechanisms.adaclip import AdaClipMechanism
 from tfdp.mechanisms.directional import DirectionalMechanism
 from tfdp.mechanisms.gaussian import GaussianMechanism
+from tfdp.mechanisms.pruning import CompressedMechanism, SupportMechanism
+from tfdp.mechanisms.published import PublishedMechanism
+from tfdp.mechanisms.published_pruning import PrunedPublishedMechanism
 from tfdp.mechanisms.secret_noise import SecretGenerator, finite_support_delta, standard_normals
 
 __all__ = [
     "AdaClipMechanism",
+    "CompressedMechanism",
     "DirectionalMechanism",
     "GaussianMechanism",
+    "PrunedPublishedMechanism",
+    "PublishedMechanism",
     "SecretGenerator",
+    "SupportMechanism",
     "finite_support_delta",
     "standard_normals",
 ]

@@ -1,0 +1,99 @@
+"""Which mechanism the arguments of a directional optimizer mean."""
+
+from typing import Any, NamedTuple
+
+from tfdp.mechanisms import (
+    CompressedMechanism,
+    DirectionalMechanism,
+    GaussianMechanism,
+    PrunedPublishedMechanism,
+    PublishedMechanism,
+    SupportMechanism,
+)
+
+_SOUND = ("direction", "s_min", "s_max", "decay")
+_PUBLISHED = ("direction", "sigma_floor")
+_NOT_FULL = (
+    "The paper computes w from the full gradient of all records in every step, which is not available in this version: "
+    'give as_published=True a direction: "ones" (w = 1), a list of arrays or a function of a weight, that are public knowledge.'
+)
+
+
+class Form(NamedTuple):
+    """A mechanism, the arguments of the optimizer that choose it, and those that it takes."""
+
+    mechanism: type[GaussianMechanism]
+    chosen_by: dict[str, Any]
+    arguments: tuple[str, ...]
+
+
+FORMS = (
+    Form(DirectionalMechanism, {}, _SOUND),
+    Form(CompressedMechanism, {"pruning": "compress"}, (*_SOUND, "pruning_ratio")),
+    Form(SupportMechanism, {"pruning": "support"}, (*_SOUND, "pruning_ratio", "support_steps")),
+    Form(PublishedMechanism, {"as_published": True}, _PUBLISHED),
+    Form(PrunedPublishedMechanism, {"as_published": True}, ("direction", "pruning_ratio")),
+)
+_SOUND_FORMS = {form.chosen_by.get("pruning"): form for form in FORMS[:3]}
+
+
+def form_of(mechanism: GaussianMechanism) -> Form:
+    """The form of a mechanism that one of these arguments made."""
+    return next(form for form in FORMS if form.mechanism is type(mechanism))
+
+
+def chosen_form(arguments: dict[str, Any], privacy: dict[str, Any]) -> Form:
+    """Takes what chooses a form out of the arguments.
+
+    Raises:
+        ValueError: arguments that do not go together.
+    """
+    as_published, pruning = arguments.pop("as_published", False), arguments.pop("pruning", None)
+    if not isinstance(as_published, bool):
+        raise ValueError(f"as_published is True or False, not {as_published!r}.")
+    if pruning not in (None, "compress", "support"):
+        raise ValueError(
+            f'pruning must be "compress" or "support" (or left out, which is "compress"), not {pruning!r}.'
+        )
+    prunes = arguments.get("pruning_ratio", 0.0) != 0.0
+    if not prunes:
+        arguments.pop("pruning_ratio", None)
+        if pruning is not None:
+            raise ValueError(f"pruning={pruning!r} needs pruning_ratio=, such as 0.9, which keeps the largest tenth.")
+    if as_published:
+        _check_published(arguments, privacy, pruning)
+        form = FORMS[4] if prunes else FORMS[3]
+    else:
+        form = _SOUND_FORMS[(pruning or "compress") if prunes else None]
+    _refuse_others(arguments, form)
+    return form
+
+
+def _check_published(arguments: dict[str, Any], privacy: dict[str, Any], pruning: str | None) -> None:
+    if privacy["noise_multiplier"] is not None or privacy["target_epsilon"] is None or privacy["delta"] is None:
+        raise ValueError(
+            "as_published=True finds its noise by the paper's formula, for a target: give target_epsilon= and delta=, and no "
+            "noise_multiplier=."
+        )
+    if pruning is not None:
+        raise ValueError(
+            f"pruning={pruning!r} is not of the paper: as_published=True with pruning_ratio= has one form. Leave out pruning=, or "
+            "as_published=True."
+        )
+    if isinstance(arguments.get("direction", "full_gradient"), str) and arguments.get("direction") != "ones":
+        raise ValueError(_NOT_FULL)
+
+
+def _refuse_others(arguments: dict[str, Any], form: Form) -> None:
+    """An argument that only other forms take would go to the inner optimizer, which does not know it."""
+    known = {name for other in FORMS for name in other.arguments}
+    wrong = sorted(known & set(arguments) - set(form.arguments))
+    if wrong:
+        takers = [other for other in FORMS if wrong[0] in other.arguments]
+        needed = " or ".join(dict.fromkeys(_written(other) for other in takers))
+        raise ValueError(f"{wrong[0]}= goes with {needed}, not with {_written(form)}: leave it out.")
+
+
+def _written(form: Form) -> str:
+    chosen = [f"{name}={value!r}" for name, value in form.chosen_by.items()]
+    return " and ".join(chosen + ["pruning_ratio="] * ("pruning_ratio" in form.arguments)) or "plain directional noise"
