@@ -52,7 +52,7 @@ def test_tau_meets_the_papers_tail_bound_with_equality(target, delta):
         return steps * (beta + beta**2) * tau / 2 - beta * target - math.log(delta)
 
     around = scipy.optimize.minimize_scalar(bound, bounds=(0.5, 1e4), method="bounded").x
-    betas = [beta for beta in range(max(1, int(around) - 3), int(around) + 4)]
+    betas = list(range(max(1, int(around) - 3), int(around) + 4))
     assert min(bound(beta) for beta in betas) == pytest.approx(0, abs=1e-9 * steps)
 
 

@@ -162,7 +162,7 @@ def test_with_scales_of_one_weights_are_those_of_noisy_sgd():
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", ["as_published", "pruning_ratio", "direction_budget"])
+@pytest.mark.parametrize("name", ["direction_budget", "direction_noise_multiplier"])
 def test_what_is_planned_is_refused_by_name(name):
     with pytest.raises(ValueError, match=f"{name}= is not available"):
         directional(**{name: 0.5})
