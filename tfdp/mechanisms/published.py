@@ -17,11 +17,13 @@ from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
 IMPORTANCE = "importance"
 _ROUNDING = 1 - 2.0**-15  # float32 sums over all coordinates err by less
 
-_OF_SAMPLING = "The paper accounts for sampling by dividing epsilon and delta by the sampling rate, which is not how sampling protects."
+_OF_SAMPLING = (
+    "The paper accounts for sampling at a rate q by taking epsilon / q and delta / q, but q turns epsilon / q into "
+    "ln(1 + q (exp(epsilon / q) - 1)), which is more than epsilon."
+)
 _OF_THE_WORST_CASE = (
-    "The paper bounds the privacy loss at one difference of two gradients (eq. 13), and one that points along the coordinate "
-    "with the least noise loses more; and it accounts for sampling by dividing epsilon and delta by the sampling rate, which "
-    "is not how sampling protects."
+    "The paper bounds the privacy loss at one difference of two gradients (eq. 13), but a difference along the coordinate with the "
+    "least noise loses more; nor does sampling at a rate q turn epsilon / q into epsilon."
 )
 
 

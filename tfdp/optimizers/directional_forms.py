@@ -42,7 +42,17 @@ def form_of(mechanism: GaussianMechanism) -> Form:
     return next(form for form in FORMS if form.mechanism is type(mechanism))
 
 
-def chosen_form(arguments: dict[str, Any], privacy: dict[str, Any]) -> Form:
+def check_target_of_published(arguments: dict[str, Any]) -> None:
+    """Before noise and target are checked in general, which knows of other ways."""
+    given = {name: arguments.get(name) for name in ("noise_multiplier", "target_epsilon", "delta")}
+    if given["noise_multiplier"] is not None or given["target_epsilon"] is None or given["delta"] is None:
+        raise ValueError(
+            "as_published=True finds its noise by the paper's formula, for a target: give target_epsilon= and delta=, and no "
+            "noise_multiplier=."
+        )
+
+
+def chosen_form(arguments: dict[str, Any]) -> Form:
     """Takes what chooses a form out of the arguments.
 
     Raises:
@@ -61,7 +71,7 @@ def chosen_form(arguments: dict[str, Any], privacy: dict[str, Any]) -> Form:
         if pruning is not None:
             raise ValueError(f"pruning={pruning!r} needs pruning_ratio=, such as 0.9, which keeps the largest tenth.")
     if as_published:
-        _check_published(arguments, privacy, pruning)
+        _check_published(arguments, pruning)
         form = FORMS[4] if prunes else FORMS[3]
     else:
         form = _SOUND_FORMS[(pruning or "compress") if prunes else None]
@@ -69,12 +79,7 @@ def chosen_form(arguments: dict[str, Any], privacy: dict[str, Any]) -> Form:
     return form
 
 
-def _check_published(arguments: dict[str, Any], privacy: dict[str, Any], pruning: str | None) -> None:
-    if privacy["noise_multiplier"] is not None or privacy["target_epsilon"] is None or privacy["delta"] is None:
-        raise ValueError(
-            "as_published=True finds its noise by the paper's formula, for a target: give target_epsilon= and delta=, and no "
-            "noise_multiplier=."
-        )
+def _check_published(arguments: dict[str, Any], pruning: str | None) -> None:
     if pruning is not None:
         raise ValueError(
             f"pruning={pruning!r} is not of the paper: as_published=True with pruning_ratio= has one form. Leave out pruning=, or "

@@ -8,7 +8,7 @@ ellipsoid.
 import keras
 
 from tfdp.mechanisms import AdaClipMechanism, GaussianMechanism
-from tfdp.optimizers.directional_forms import chosen_form, form_of
+from tfdp.optimizers.directional_forms import check_target_of_published, chosen_form, form_of
 from tfdp.optimizers.private_optimizer import PrivateOptimizer, check_privacy
 
 _ARGUMENTS = """
@@ -177,10 +177,12 @@ class Directional(NamedOptimizer):
         for name in ("direction_budget", "direction_noise_multiplier"):
             if name in arguments:
                 raise ValueError(f"{name}= is not available in this version: see docs/directional.md, 'Not here'.")
+        if arguments.get("as_published") is True:
+            check_target_of_published(arguments)
         super().__init__(*positional, **arguments)
 
     def _mechanism(self, arguments: dict, privacy: dict) -> GaussianMechanism:
-        form = chosen_form(arguments, privacy)
+        form = chosen_form(arguments)
         own = {argument: arguments.pop(argument) for argument in form.arguments if argument in arguments}
         names = ["l2_norm_clip", "noise_multiplier"]
         if form.mechanism.has_own_accounting:
