@@ -136,7 +136,7 @@ def test_with_scales_of_one_it_is_the_mechanism_of_noisy_sgd():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"direction": "full"}, "'noisy_gradient', 'ones'"),
+        ({"direction": "full"}, "'full_gradient', 'ones'"),
         ({"direction": 3}, "a function of a weight"),
         ({"s_min": 0.0}, "s_min must be a positive"),
         ({"s_min": 2.0}, "must lie between"),

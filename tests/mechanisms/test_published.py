@@ -184,7 +184,7 @@ def test_its_settings_survive_a_round_trip():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"direction": "noisy_gradient"}, "'ones', a list of arrays"),
+        ({"direction": "noisy_gradient"}, "'full_gradient', 'ones', a list of arrays"),
         ({"sigma_floor": 0.0}, "sigma_floor must be a positive"),
         ({"sigma_floor": "1"}, "sigma_floor must be a positive"),
     ],

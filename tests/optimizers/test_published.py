@@ -2,15 +2,17 @@
 
 import math
 
+import dp_accounting
 import keras
 import numpy as np
 import pytest
+from dp_accounting.pld import PLDAccountant
 
 import tfdp
 from tests.optimizers import tiny
 from tests.optimizers.test_directional import assert_same, state_of, twice_for_kernels
 from tests.optimizers.test_target_epsilon import Interrupts, fit
-from tfdp.accounting import Status
+from tfdp.accounting import FullBatch, GaussianEvent, Status
 from tfdp.accounting.published import published_noise_multiplier
 
 TARGET = {"as_published": True, "target_epsilon": 2.0, "delta": 1e-5}
@@ -150,8 +152,11 @@ def test_config_round_trips(direction, pruning_ratio):
         ({"target_epsilon": None}, "give target_epsilon= and delta="),
         ({"delta": None}, "give target_epsilon= and delta="),
         ({"accountant": "rdp"}, "no accountant"),
-        ({"direction": "noisy_gradient"}, "from the full gradient of all records"),
-        ({"direction": "full_gradient"}, "from the full gradient of all records"),
+        ({"direction": "noisy_gradient"}, "direction must be 'full_gradient', 'ones'"),
+        ({"direction_noise_multiplier": 1.0}, "and direction_noise_multiplier="),
+        ({"direction_budget": 0.5}, "direction_budget= goes with direction='full_gradient'"),
+        ({"direction": "full_gradient", "direction_budget": 1.0}, "between 0 and 1"),
+        ({"direction": "full_gradient", "direction_steps": 3}, "direction_steps= goes with"),
         ({"s_min": 0.5}, "s_min= goes with plain directional noise or .*, not with as_published=True: leave it out"),
         ({"decay": 0.5}, "decay= goes with"),
         ({"pruning": "support", "pruning_ratio": 0.5}, "is not of the paper"),
@@ -165,13 +170,78 @@ def test_arguments_that_do_not_go_together(arguments, message):
         published(**arguments)
 
 
-def test_the_default_direction_is_the_papers_which_is_not_available():
-    with pytest.raises(ValueError, match="from the full gradient of all records"):
-        tfdp.DirectionalDPSGD(0.1, l2_norm_clip=1.0, **TARGET)
+def test_the_default_direction_is_the_papers():
+    optimizer = tfdp.DirectionalDPSGD(0.1, l2_norm_clip=1.0, **TARGET)
+    assert optimizer.mechanism.direction == "full_gradient"
+    assert optimizer.mechanism.full_gradient.share == 1 / 8
+    copy = tfdp.DirectionalDPSGD.from_config(optimizer.get_config())
+    assert copy.mechanism.full_gradient.share == 1 / 8
+
+
+@pytest.mark.parametrize("share", [1 / 8, 1 / 3])
+def test_of_the_full_version_both_releases_are_in_the_ledger(share):
+    model = published("full_gradient", direction_budget=share)
+    fit(model)
+    releases, steps = model.optimizer.ledger
+    assert (releases.steps, steps.steps) == (12, 12)
+    paid = published_noise_multiplier(share * 2.0, share * 1e-5, 1.0, 12)
+    assert releases.event == GaussianEvent(paid / 2)  # a clipped mean moves by 2 clips
+    assert isinstance(releases.sampling, FullBatch)
+    assert steps.event.noise_multiplier is None
+    left = published_noise_multiplier((1 - share) * 2.0, (1 - share) * 1e-5, 0.25, 12)
+    assert model.optimizer.mechanism.noise_multiplier == pytest.approx(left, rel=1e-12)
+    statement = tfdp.privacy_statement(model)
+    assert statement.epsilon is None
+    (claim,) = [c for c in statement.claims if c.status is Status.AS_PUBLISHED]
+    assert (claim.epsilon, len(claim.reasons)) == (2.0, 1)  # about all of it
+    assert 0 < model.optimizer.mechanism.realised_worst_case_mu(model.optimizer.state_of_mechanism) < math.inf
+
+
+def test_with_a_floor_the_full_version_is_proven():
+    model = published("full_gradient", sigma_floor=1.5)
+    fit(model)
+    statement = tfdp.privacy_statement(model)
+    accountant = PLDAccountant()
+    paid = published_noise_multiplier(2.0 / 8, 1e-5 / 8, 1.0, 12)
+    accountant.compose(dp_accounting.PoissonSampledDpEvent(0.25, dp_accounting.GaussianDpEvent(1.5)), 12)
+    accountant.compose(dp_accounting.GaussianDpEvent(paid / 2), 12)
+    assert statement.epsilon == pytest.approx(accountant.get_epsilon(1e-5), rel=2e-3)
+    assert statement.best.status is Status.PROVEN
+
+
+def test_w_is_the_clipped_mean_of_all_gradients_with_its_noise():
+    """At a learning rate of 0, so that all of them are of the same weights."""
+    x, y, found = np.repeat(tiny.X, 50, axis=0), np.repeat(tiny.Y, 50, axis=0), []
+    optimizer = tfdp.DirectionalDPSGD(0.0, l2_norm_clip=1.0, direction="full_gradient", **TARGET)
+    model = tiny.private(optimizer)
+    mean = tiny.clipped_gradients(model.get_weights(), x, y, clip=np.inf).mean(0)
+
+    def look(batch, logs):
+        found.append(np.concatenate([np.ravel(w) for w in optimizer.state_of_mechanism["importance"]]))
+
+    watch = keras.callbacks.LambdaCallback(on_train_batch_end=look)
+    model.fit(x, y, batch_size=100, steps_per_epoch=40, verbose=0, callbacks=[watch])
+    expected = mean / max(1, np.linalg.norm(mean))
+    sigma = published_noise_multiplier(2.0 / 8, 1e-5 / 8, 1.0, 40)
+    assert np.all(np.abs(np.mean(found, 0) - expected) <= 5 * sigma / np.sqrt(40))
+    assert np.std(found - expected) == pytest.approx(sigma, rel=0.3)
+
+
+def test_a_run_of_the_full_version_goes_on_where_it_was_broken_off(tmp_path):
+    model = published("full_gradient")
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, callbacks=[Interrupts(1)])
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    fit(loaded, initial_epoch=1)
+    assert [line.steps for line in loaded.optimizer.ledger] == [12, 12]
+    assert [line.event for line in loaded.optimizer.ledger] == [line.event for line in model.optimizer.ledger]
+    with pytest.raises(ValueError, match="of which 0 are left"):
+        fit(loaded, epochs=1)
 
 
 def test_around_any_optimizer_the_target_is_said_twice():
-    mechanism = tfdp.mechanisms.PublishedMechanism(1.0, target_epsilon=2.0, delta=1e-5)
+    mechanism = tfdp.mechanisms.PublishedMechanism(1.0, target_epsilon=2.0, delta=1e-5, direction="ones")
     with pytest.raises(ValueError, match="target_epsilon=2 and delta=1e-05"):
         tfdp.PrivateOptimizer("lion", mechanism, target_epsilon=3.0, delta=1e-5)
     model = tiny.private(tfdp.PrivateOptimizer("lion", mechanism, target_epsilon=2.0, delta=1e-5))

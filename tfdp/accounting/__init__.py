@@ -20,6 +20,7 @@ from tfdp.accounting.information import (
 from tfdp.accounting.ledger import Ledger, Line
 from tfdp.accounting.reports import Report, Status
 from tfdp.accounting.samplings import FixedSize, FullBatch, Poisson, Relation, Sampling, Shuffled
+from tfdp.accounting.schedules import Schedule
 from tfdp.accounting.tradeoff_curves import Tradeoff, epsilon_delta_tradeoff, gdp_tradeoff, tradeoff
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "Relation",
     "Report",
     "Sampling",
+    "Schedule",
     "Shuffled",
     "Status",
     "Tradeoff",

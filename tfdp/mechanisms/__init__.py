@@ -5,6 +5,7 @@ A mechanism states what one step of it releases as an event for the ledger. It k
 
 from tfdp.mechanisms.adaclip import AdaClipMechanism
 from tfdp.mechanisms.directional import DirectionalMechanism
+from tfdp.mechanisms.full_gradient import FullGradient
 from tfdp.mechanisms.gaussian import GaussianMechanism
 from tfdp.mechanisms.pruning import CompressedMechanism, SupportMechanism
 from tfdp.mechanisms.published import PublishedMechanism
@@ -15,6 +16,7 @@ __all__ = [
     "AdaClipMechanism",
     "CompressedMechanism",
     "DirectionalMechanism",
+    "FullGradient",
     "GaussianMechanism",
     "PrunedPublishedMechanism",
     "PublishedMechanism",

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-ONES = "ones"
+FULL_GRADIENT, ONES = "full_gradient", "ones"
 
 Direction = str | Sequence[Any] | Callable
 

@@ -41,6 +41,8 @@ class GaussianMechanism:
             ``target_epsilon``.
     """
 
+    calibrated = ("noise_multiplier",)  # the settings that are found for a ``target_epsilon``
+    full_gradient = None  # what it wants of all records between two steps, and how often: a ``FullGradient``
     has_own_accounting = False  # whether its target is a claim of its own, which no accountant prices
     unsaved: tuple[str, ...] = ()  # what it remembers of more than releases: private, never saved, 0 after a load
 
@@ -78,6 +80,10 @@ class GaussianMechanism:
     ) -> State:
         """After a release. It may depend on nothing but releases and public numbers, for what depends on it is not noised;
         what it leaves out stays as it is."""
+        return {}
+
+    def with_full_gradient(self, state: State, released: list[tf.Tensor], size: float) -> State:
+        """After a release of its ``full_gradient``, the mean over so many records; what it leaves out stays as it is."""
         return {}
 
     # A step.
@@ -119,7 +125,7 @@ class GaussianMechanism:
                 noise = standard_normals(generator, shapes)
             if ellipsoid is not None:
                 noise = [s * z for s, z in zip(ellipsoid.scales, noise, strict=True)]
-            sums = [s + stddev * z for s, z in zip(sums, noise, strict=True)]
+            sums = [s + stddev * tf.cast(z, s.dtype) for s, z in zip(sums, noise, strict=True)]
         released = [s / expected_lot_size for s in sums]
         if ellipsoid is None or ellipsoid.centre is None:
             return released

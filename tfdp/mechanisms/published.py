@@ -6,13 +6,22 @@ What the paper claims of it does not follow (docs/directional.md). It is here to
 from collections.abc import Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfdp.accounting import Budget, Event, Ledger, Poisson, PublishedEvent, Sampling
 from tfdp.accounting.published import published_noise_multiplier
 from tfdp.gradients import Ellipsoid, LotGradients
-from tfdp.mechanisms.direction import ONES, Direction, checked_direction, importances_of, loaded_direction
+from tfdp.mechanisms.direction import (
+    FULL_GRADIENT,
+    ONES,
+    Direction,
+    checked_direction,
+    importances_of,
+    loaded_direction,
+)
 from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
+from tfdp.mechanisms.published_direction import PublishedDirection
 
 IMPORTANCE = "importance"
 _ROUNDING = 1 - 2.0**-15  # float32 sums over all coordinates err by less
@@ -24,6 +33,10 @@ _OF_SAMPLING = (
 _OF_THE_WORST_CASE = (
     "The paper bounds the privacy loss at one difference of two gradients (eq. 13), but a difference along the coordinate with the "
     "least noise loses more; nor does sampling at a rate q turn epsilon / q into epsilon."
+)
+_OF_W = (
+    "The noise of each coordinate is chosen by looking at the records (by w), so that no bound on the least of it is known "
+    "beforehand but sigma_floor, where it is given; and w, a clipped mean, can move by twice what the paper counts."
 )
 
 
@@ -52,7 +65,8 @@ class PublishedMechanism(GaussianMechanism):
 
     Examples are clipped to ``||g|| <= l2_norm_clip``. To their sum N(0, diag(sigma^2)) is added, with sigma of
     ``published_scales`` for importances w and the tau that the paper finds for its target and the plan of ``fit``
-    (``tfdp.accounting.published``). The sum is divided by the expected lot size.
+    (``tfdp.accounting.published``). The sum is divided by the expected lot size. w is a noised full gradient, anew before
+    each step (``PublishedDirection``), if it is not fixed.
 
     Formal guarantee: let c be the least sigma_i in units of ``l2_norm_clip``. For two neighbouring lots sums differ by at most
     ``l2_norm_clip`` in l2 norm, so a step is at worst the Gaussian mechanism with noise multiplier c, whatever the direction in
@@ -64,12 +78,15 @@ class PublishedMechanism(GaussianMechanism):
         noise_multiplier: ``1 / sqrt(tau)``, the noise that all coordinates have with w = 1, in units of ``l2_norm_clip``. It is
             found in ``fit``; leave it out.
         target_epsilon, delta: what the paper claims of the planned steps together.
-        direction: w: "ones", a list with an array of positive numbers for each trainable weight, or a function that is given such
-            a weight and returns one. Public knowledge, not computed from the records.
+        direction: w: "full_gradient", "ones", a list with an array of positive numbers for each trainable weight, or a function that is given such
+            a weight and returns one. Arrays and functions are public knowledge, not computed from the records.
+        direction_budget: with "full_gradient": the share of epsilon and delta that the paper gives to w.
+        direction_noise_multiplier: with "full_gradient": the noise of w, found in ``fit``; leave it out.
         sigma_floor: in units of ``l2_norm_clip``: no coordinate gets less noise.
     """
 
     has_own_accounting = True
+    calibrated = ("noise_multiplier", "direction_noise_multiplier")
 
     def __init__(
         self,
@@ -78,14 +95,28 @@ class PublishedMechanism(GaussianMechanism):
         *,
         target_epsilon: float,
         delta: float,
-        direction: Direction = ONES,
+        direction: Direction = FULL_GRADIENT,
+        direction_budget: float = 1 / 8,
+        direction_noise_multiplier: float | None = None,
         sigma_floor: float | None = None,
     ):
         super().__init__(l2_norm_clip, noise_multiplier)
         target = Budget(target_epsilon, delta)
         self.target_epsilon, self.delta = target.target_epsilon, target.delta
-        self.direction = checked_direction(direction, (ONES,))
+        self.direction = checked_direction(direction, (FULL_GRADIENT, ONES))
+        self.full_gradient = self._full_gradient(direction_budget, direction_noise_multiplier)
         self.sigma_floor = None if sigma_floor is None else number("sigma_floor", sigma_floor, positive=True)
+
+    def _full_gradient(self, share: float, noise_multiplier: float | None) -> PublishedDirection | None:
+        if self.direction == FULL_GRADIENT:
+            if not 0 < number("direction_budget", share, positive=True) < 1:
+                raise ValueError(f"direction_budget is a share of target_epsilon: between 0 and 1, not {share!r}.")
+            return PublishedDirection(self.l2_norm_clip, noise_multiplier, share)
+        if share != 1 / 8:
+            raise ValueError(
+                f"direction_budget= goes with direction={FULL_GRADIENT!r}: no other costs anything. Leave it out."
+            )
+        return None
 
     def check_target(self, target_epsilon: float | None, delta: float | None, accountant: str) -> None:
         own = (self.target_epsilon, self.delta, "pld")
@@ -102,13 +133,17 @@ class PublishedMechanism(GaussianMechanism):
                 f"as_published needs lots of which each record is a member with the same probability, not {type(sampling).__name__} "
                 "sampling: the paper's formula divides by it. Give fit arrays, or tfdp.data.PoissonBatches."
             )
-        found = published_noise_multiplier(self.target_epsilon, self.delta, sampling.sampling_rate, steps)
+        share = 1.0 if self.full_gradient is None else 1 - self.full_gradient.share
+        epsilon, delta = share * self.target_epsilon, share * self.delta
+        found = published_noise_multiplier(epsilon, delta, sampling.sampling_rate, steps)
         if self.direction == ONES:  # then it is the noise of every coordinate
             found = max(found, self.sigma_floor or 0.0)
         self.noise_multiplier = found
 
     def event(self, state: State | None = None) -> Event:
-        reason = _OF_THE_WORST_CASE if state else _OF_SAMPLING
+        if self.direction == FULL_GRADIENT:
+            return PublishedEvent(self.target_epsilon, self.delta, _OF_W, self.sigma_floor)
+        reason = _OF_SAMPLING if self.direction == ONES else _OF_THE_WORST_CASE
         return PublishedEvent(self.target_epsilon, self.delta, reason, self._least_noise(state))
 
     def _least_noise(self, state: State | None) -> float:
@@ -129,9 +164,14 @@ class PublishedMechanism(GaussianMechanism):
         return 1 / self._least_noise(state)
 
     def initial_state(self, weights: Sequence[keras.Variable]) -> State:
-        if isinstance(self.direction, str):
+        if self.direction == ONES:
             return {}
+        if self.direction == FULL_GRADIENT:  # the first one comes before the first step
+            return {IMPORTANCE: [np.ones(tuple(w.shape), np.float32) for w in weights]}
         return {IMPORTANCE: importances_of(self.direction, weights)}
+
+    def with_full_gradient(self, state: State, released: list[tf.Tensor], size: float) -> State:
+        return {IMPORTANCE: released}
 
     def ellipsoid(self, state: State) -> Ellipsoid | None:
         """The shape of the noise alone, sigma in units of ``noise_multiplier * l2_norm_clip``: the clip is a ball."""
@@ -148,11 +188,15 @@ class PublishedMechanism(GaussianMechanism):
 
     def get_config(self) -> dict:
         own = ("target_epsilon", "delta", "direction", "sigma_floor")
-        return {**super().get_config(), **{name: getattr(self, name) for name in own}}
+        config = {**super().get_config(), **{name: getattr(self, name) for name in own}}
+        full = self.full_gradient
+        if full is not None:
+            config |= {"direction_budget": full.share, "direction_noise_multiplier": full.noise_multiplier}
+        return config
 
     @classmethod
     def from_config(cls, config: dict) -> "PublishedMechanism":
-        return cls(**{**config, "direction": loaded_direction(config.get("direction", ONES))})
+        return cls(**{**config, "direction": loaded_direction(config.get("direction", FULL_GRADIENT))})
 
 
 def _sum(parts: Sequence[tf.Tensor]) -> tf.Tensor:

@@ -11,12 +11,9 @@ from tfdp.mechanisms import (
     SupportMechanism,
 )
 
-_SOUND = ("direction", "s_min", "s_max", "decay")
-_PUBLISHED = ("direction", "sigma_floor")
-_NOT_FULL = (
-    "The paper computes w from the full gradient of all records in every step, which is not available in this version: "
-    'give as_published=True a direction: "ones" (w = 1), a list of arrays or a function of a weight, that are public knowledge.'
-)
+_FULL = ("direction_noise_multiplier", "direction_budget", "direction_steps")
+_SOUND = ("direction", "s_min", "s_max", "decay", *_FULL)
+_PUBLISHED = ("direction", "direction_budget", "direction_noise_multiplier")
 
 
 class Form(NamedTuple):
@@ -31,8 +28,8 @@ FORMS = (
     Form(DirectionalMechanism, {}, _SOUND),
     Form(CompressedMechanism, {"pruning": "compress"}, (*_SOUND, "pruning_ratio")),
     Form(SupportMechanism, {"pruning": "support"}, (*_SOUND, "pruning_ratio", "support_steps")),
-    Form(PublishedMechanism, {"as_published": True}, _PUBLISHED),
-    Form(PrunedPublishedMechanism, {"as_published": True}, ("direction", "pruning_ratio")),
+    Form(PublishedMechanism, {"as_published": True}, (*_PUBLISHED, "sigma_floor")),
+    Form(PrunedPublishedMechanism, {"as_published": True}, (*_PUBLISHED, "pruning_ratio")),
 )
 _SOUND_FORMS = {form.chosen_by.get("pruning"): form for form in FORMS[:3]}
 
@@ -44,11 +41,12 @@ def form_of(mechanism: GaussianMechanism) -> Form:
 
 def check_target_of_published(arguments: dict[str, Any]) -> None:
     """Before noise and target are checked in general, which knows of other ways."""
-    given = {name: arguments.get(name) for name in ("noise_multiplier", "target_epsilon", "delta")}
-    if given["noise_multiplier"] is not None or given["target_epsilon"] is None or given["delta"] is None:
+    given = {name: arguments.get(name) for name in ("target_epsilon", "delta")}
+    noises = [arguments.get(name) for name in ("noise_multiplier", "direction_noise_multiplier")]
+    if noises != [None, None] or given["target_epsilon"] is None or given["delta"] is None:
         raise ValueError(
             "as_published=True finds its noise by the paper's formula, for a target: give target_epsilon= and delta=, and no "
-            "noise_multiplier=."
+            "noise_multiplier= and direction_noise_multiplier=."
         )
 
 
@@ -85,8 +83,6 @@ def _check_published(arguments: dict[str, Any], pruning: str | None) -> None:
             f"pruning={pruning!r} is not of the paper: as_published=True with pruning_ratio= has one form. Leave out pruning=, or "
             "as_published=True."
         )
-    if isinstance(arguments.get("direction", "full_gradient"), str) and arguments.get("direction") != "ones":
-        raise ValueError(_NOT_FULL)
 
 
 def _refuse_others(arguments: dict[str, Any], form: Form) -> None:

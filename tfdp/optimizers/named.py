@@ -32,10 +32,15 @@ _ARGUMENTS = """
 
 _DIRECTIONAL = """
         direction: what the noise spares: by "noisy_gradient", the default, coordinates in which earlier releases are large in
-            the mean; by "ones" all alike; or what a list of arrays, or a function of a weight, says. Arrays and functions must
-            be public knowledge.
+            the mean; by "full_gradient" those in which the noised mean of all records' clipped gradients is large, a release
+            of its own before the first step and after every ``direction_steps``; by "ones" all alike; or what a list of
+            arrays, or a function of a weight, says. Arrays and functions must be public knowledge.
         s_min, s_max: the bounds of s (0.1 and 10). With both 1 the noise is isotropic.
         decay: of the running means that s is made of (0.99).
+        direction_noise_multiplier: with "full_gradient" and ``noise_multiplier``: that release's noise in units of the clip.
+        direction_budget: with "full_gradient" and ``target_epsilon``: the share of it that these releases cost by
+            themselves (1/8). Steps and releases together keep to the target.
+        direction_steps: with "full_gradient": steps from one release to the next. None: ceil(n / batch_size), an epoch.
         pruning_ratio: the share of all coordinates by which weights do not move in a step (0.0). 0.9 keeps the largest tenth.
         pruning: "compress", the default, chooses among what was released and carries the rest to the next step; "support"
             leaves coordinates that were small in earlier releases out of clip and noise.
@@ -174,11 +179,12 @@ class Directional(NamedOptimizer):
     """Noise with a standard deviation for each coordinate: ``DirectionalMechanism``, or one of the other forms."""
 
     def __init__(self, *positional, **arguments):
-        for name in ("direction_budget", "direction_noise_multiplier"):
-            if name in arguments:
-                raise ValueError(f"{name}= is not available in this version: see docs/directional.md, 'Not here'.")
         if arguments.get("as_published") is True:
             check_target_of_published(arguments)
+        if arguments.get("target_epsilon") is None and arguments.get("direction_budget", 1 / 8) != 1 / 8:
+            raise ValueError(
+                "direction_budget= is a share of target_epsilon=. With noise_multiplier= give direction_noise_multiplier=."
+            )
         super().__init__(*positional, **arguments)
 
     def _mechanism(self, arguments: dict, privacy: dict) -> GaussianMechanism:

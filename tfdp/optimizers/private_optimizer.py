@@ -73,7 +73,15 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
             raise ValueError(f"max_physical_batch must be a positive whole number or None, not {max_physical_batch!r}.")
         if not all(
             hasattr(mechanism, part)
-            for part in ("bounded_sum", "release", "event", "initial_state", "ellipsoid", "check_target")
+            for part in (
+                "bounded_sum",
+                "release",
+                "event",
+                "initial_state",
+                "ellipsoid",
+                "check_target",
+                "full_gradient",
+            )
         ):
             raise ValueError(
                 f"mechanism must be what makes a private gradient, such as tfdp.mechanisms.GaussianMechanism(l2_norm_clip=1.0, "
@@ -131,11 +139,15 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         """
         with tf.control_dependencies(self.book.count_step()):
             gradients = [tf.identity(gradient) for gradient in gradients]
-            state = {name: [tf.identity(value) for value in values] for name, values in state.items()}
+            self.remember(state)
+        type(self.inner_optimizer).apply(self.inner_optimizer, gradients, variables)
+
+    def remember(self, state: State) -> None:
+        """What the mechanism makes of a release that was counted; what ``state`` leaves out stays as it is."""
+        state = {name: [tf.identity(value) for value in values] for name, values in state.items()}
         for name, values in state.items():
             for variable, value in zip(self._state_of_mechanism.value[name], values, strict=True):
                 variable.assign(value)
-        type(self.inner_optimizer).apply(self.inner_optimizer, gradients, variables)
 
     @property
     def state_of_mechanism(self) -> State:
@@ -270,7 +282,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         """As it was given: noise that was found for a target is saved with the ledger, it is not part of the settings."""
         config = self.mechanism.get_config()
         if self.budget is not None:
-            config["noise_multiplier"] = None
+            config |= {name: None for name in self.mechanism.calibrated if name in config}
         return type(self.mechanism).from_config(config)
 
     def _private_config(self):

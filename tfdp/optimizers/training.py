@@ -17,6 +17,7 @@ from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensor
 from tfdp.gradients.state import no_state_assigned, refuse_stateful
 from tfdp.optimizers.book import OpenLine
 from tfdp.optimizers.fit_arguments import lots_of_fit
+from tfdp.optimizers.full_pass import FullPass, check_full_gradient
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.run import Opening, Run
 from tfdp.optimizers.step import PrivateStep
@@ -122,15 +123,19 @@ class PrivateTraining:
             watchers=watchers_of(_listed(arguments["callbacks"]), training_metrics_of(self.model), validated),
         )
 
+        full_pass = FullPass(self._step, lots) if self.optimizer.mechanism.full_gradient is not None else None
+
         def freeze() -> Event:
             if self._step.freeze():
                 self.model.train_function = None
                 self.model.make_train_function()
+                if full_pass is not None:
+                    full_pass.renew()
             if lots.seeded:
                 return NotPrivateEvent("a sampling_seed was given: whoever knows the seed knows the lots")
             return self.optimizer.event_of(self._step.mechanism)
 
-        return Run(self.optimizer, line, freeze, arguments["steps_per_epoch"], arguments["epochs"])
+        return Run(self.optimizer, line, freeze, arguments["steps_per_epoch"], arguments["epochs"], full_pass)
 
     def _opening(self) -> Opening:
         opening = Opening(self._begin_epoch)
@@ -170,6 +175,8 @@ class PrivateTraining:
                 )
 
     def _check_lots(self, lots: PoissonBatches | DeclaredDataset) -> None:
+        if self.optimizer.mechanism.full_gradient is not None:
+            check_full_gradient(self.model, lots)
         budget = self.optimizer.budget
         if lots.seeded and budget is not None:
             raise ValueError(

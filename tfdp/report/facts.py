@@ -9,6 +9,7 @@ import math
 import keras
 
 from tfdp.accounting import Event, FitRecord, GaussianEvent, Ledger, NotPrivateEvent, PublishedEvent
+from tfdp.accounting.fit_records import on_schedule
 from tfdp.mechanisms import finite_support_delta
 from tfdp.optimizers import PrivateOptimizer, hook
 
@@ -66,6 +67,18 @@ class Facts:
         what was seen, and where, can be computed from it.
         """
         return Ledger.covering(self.ledger, *(record.planned for record in self.fits if _may_have_been_chosen(record)))
+
+    @functools.cached_property
+    def on_one_schedule(self) -> bool:
+        """Whether the ledger is a beginning of one plan: steps of one kind, and releases between them on one schedule."""
+        schedule = self.fits[0].schedule if self.fits else None
+        kinds = {(line.event, line.sampling) for line in self.priced if line.steps}
+        if schedule is None or len(kinds) != 2 or schedule.kind not in kinds:
+            return False
+        steps, releases = on_schedule(self.fits, schedule)
+        scheduled = sum(line.steps for line in self.ledger if (line.event, line.sampling) == schedule.kind)
+        described = (steps + releases, releases) == (self.ledger.steps, scheduled)
+        return described and schedule.begins_with(steps, releases)
 
     def price_of_tails(self, ledger: Ledger) -> float:
         """What it costs in delta that the noise has an end, over all steps of `ledger`."""
