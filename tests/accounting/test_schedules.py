@@ -36,16 +36,15 @@ def test_what_is_left_of_a_schedule_goes_on_where_it_was():
 
 def test_a_beginning_of_a_schedule_is_told_from_other_counts():
     schedule = Schedule(FULL, ALL, 4)
-    moments, steps, releases = {(0, 0)}, 0, 0
-    for _ in range(12):
+    moments, releases = {(0, 0)}, 0
+    for steps in range(12):
         if steps % 4 == 0:
             releases += 1
             moments.add((steps, releases))
-        steps += 1
-        moments.add((steps, releases))
+        moments.add((steps + 1, releases))
     for taken in range(13):
         for made in range(6):
-            if taken < 12:
+            if taken < 12:  # at 12 the next release would be a beginning as well
                 assert schedule.begins_with(taken, made) == ((taken, made) in moments)
 
 
@@ -86,5 +85,5 @@ def test_no_release_where_no_step_is():
     [(FULL, ALL, 0), (FULL, ALL, 2.0), (FULL, ALL, 2, -1), ("full", ALL, 2), (FULL, 400, 2), (FULL, ALL, np.nan)],
 )
 def test_wrong_arguments(arguments):
-    with pytest.raises(ValueError, match="write|a schedule is"):
+    with pytest.raises(ValueError, match=r"write|a schedule is"):
         Schedule(*arguments)

@@ -209,7 +209,7 @@ class DirectionalMechanism(GaussianMechanism):
         running = {name: moved(name, new) for name, new in news.items() if name in state}
         return {_RELEASES: [state[_RELEASES][0] + 1], **running}
 
-    def with_full_gradient(self, state: State, released: list[tf.Tensor], size: float) -> State:
+    def with_full_gradient(self, state: State, released: list[tf.Tensor], size: tf.Tensor) -> State:
         stddev = self.full_gradient.noise_multiplier * self.l2_norm_clip / size
         # One that has run out of range would leave a sphere; the one before is a release as well.
         finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in released])

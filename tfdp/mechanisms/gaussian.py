@@ -82,7 +82,7 @@ class GaussianMechanism:
         what it leaves out stays as it is."""
         return {}
 
-    def with_full_gradient(self, state: State, released: list[tf.Tensor], size: float) -> State:
+    def with_full_gradient(self, state: State, released: list[tf.Tensor], size: tf.Tensor) -> State:
         """After a release of its ``full_gradient``, the mean over so many records; what it leaves out stays as it is."""
         return {}
 

@@ -143,7 +143,7 @@ class Book(tf.train.experimental.PythonState):
     def must_release(self) -> tf.Tensor:
         return (self._released.value < self._limit.value) & (self._released.value >= self._due_at.value)
 
-    def count_scheduled(self, every: int) -> list[tf.Tensor]:
+    def count_scheduled(self, every: tf.Tensor) -> list[tf.Tensor]:
         counted = [counter.assign_add(1) for counter in (self._scheduled.value, self._saved_steps.value.value)]
         return [*counted, self._due_at.value.assign_add(every)]
 

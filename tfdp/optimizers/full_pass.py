@@ -1,5 +1,6 @@
 """A pass over all records between two steps, and what a mechanism releases of it."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -48,12 +49,12 @@ class RecordSum:
         self._jit_compile = jit_compile
         self._part = tf.function(self._of_part, jit_compile=jit_compile or None, autograph=False)
 
-    def __call__(self, records: PoissonBatches, rows: int) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """The sum, float64, and how many gradients were not finite; so many rows at a time."""
-        part = self._part.get_concrete_function(*_arguments(records.record_spec, tf.TensorSpec([None], tf.bool)))
+    def __call__(self, parts: tf.data.Dataset) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """The sum, float64, and how many gradients were not finite; of all records, ``PoissonBatches.once_through``."""
+        part = self._part.get_concrete_function(*_arguments(*parts.element_spec))
         sums = [tf.zeros(v.shape, tf.float64) for v in self._model.trainable_variables]
         not_finite = tf.zeros([], tf.int64)
-        for record, present in records.once_through(rows):
+        for record, present in parts:
             more, bad = part(*_arguments(record, present))
             sums = [total + tf.cast(new, tf.float64) for total, new in zip(sums, more, strict=True)]
             not_finite += bad
@@ -66,64 +67,73 @@ class RecordSum:
 
 
 class FullPass:
-    """The full gradient that the mechanism of a private step asks for (``FullGradient``), in one call of ``fit``."""
+    """The full gradient that the mechanism of a private step asks for (``FullGradient``).
 
-    def __init__(self, step: PrivateStep, records: PoissonBatches):
-        self._step, self._records = step, records
+    Graphs are kept from fit to fit; ``over`` says which records the fit has.
+    """
+
+    def __init__(self, step: PrivateStep):
+        self.step = step
         self._optimizer, self._book = step.optimizer, step.optimizer.book
-        self._sums: RecordSum | None = None
+        self._sum: RecordSum | None = None
+
+    def over(self, records: PoissonBatches) -> None:
+        self.records = records
+        self._parts = records.once_through(self._optimizer.max_physical_batch or records.batch_size)
+
+    def close(self) -> None:
+        """Fit has ended: nothing here holds on to its data."""
+        self.records = self._parts = None
 
     @property
     def size(self) -> int:
         """The public number of records."""
-        return self._records.sampling.size
+        return self.records.sampling.size
 
     @property
     def sampling(self) -> FullBatch:
-        return FullBatch(self.size, public_size=self._records.sampling.public_size)
+        return FullBatch(self.size, public_size=self.records.sampling.public_size)
 
     def schedule(self) -> Schedule:
         """Of the step's frozen mechanism, as from the first step on."""
-        full = self._step.mechanism.full_gradient
+        full = self.step.mechanism.full_gradient
         return Schedule(self._optimizer.event_of(full), self.sampling, self._every(full))
 
     def calibrate(self, full: FullGradient, budget: Budget, planned: int) -> Schedule:
         """Give ``full`` the noise for its share of the budget, at so many planned steps from the first one on."""
-        once = Schedule(NotPrivateEvent("not settled yet"), self.sampling, self._every(full))
-        full.calibrate(budget, self.sampling, once.releases(planned), Ledger())
-        return Schedule(full.event(), self.sampling, once.every)
+        unsettled = Schedule(NotPrivateEvent("not settled yet"), self.sampling, self._every(full))
+        full.calibrate(budget, self.sampling, unsettled.releases(planned), Ledger())
+        return dataclasses.replace(unsettled, event=full.event())
 
     def _every(self, full: FullGradient) -> int:
-        return full.every or self._records.steps_per_epoch
+        return full.every or self.records.steps_per_epoch
 
     def renew(self) -> None:
         """The step's mechanism is another one from now on."""
-        self._sums = None
+        self._sum = None
 
     def release(self) -> None:
         """Run over all records and release what was asked for, if the book says that it is due."""
         if not self._book.must_release():
             return
-        full = self._step.mechanism.full_gradient
-        if self._sums is None:
-            step = self._step
-            self._sums = RecordSum(step.model, step.plan, full.bounded_sum, step.jit_compile)
+        step, full = self.step, self.step.mechanism.full_gradient
+        if self._sum is None:
+            self._sum = RecordSum(step.model, step.plan, full.bounded_sum, step.jit_compile)
             self._release = tf.function(self._privatised, autograph=False)
-        sums, not_finite = self._sums(self._records, self._optimizer.max_physical_batch or self._records.batch_size)
-        self._release(sums)
+        sums, not_finite = self._sum(self._parts)
+        self._release(sums, tf.constant(self.size, tf.float64), tf.constant(self._every(full), tf.int64))
         if not self._optimizer.private_logs:
             self._optimizer.count_not_finite(not_finite)
 
-    def _privatised(self, sums: list[tf.Tensor]) -> None:
+    def _privatised(self, sums: list[tf.Tensor], size: tf.Tensor, every: tf.Tensor) -> None:
         """Noise the sum once; count the release before anything depends on it."""
-        mechanism, optimizer = self._step.mechanism, self._optimizer
+        mechanism, optimizer = self.step.mechanism, self._optimizer
 
         def released() -> None:
-            full = mechanism.full_gradient
-            found = full.privatise(sums, self.size, optimizer.generator)
+            found = mechanism.full_gradient.privatise(sums, size, optimizer.generator)
             found = [tf.cast(g, tf.float32) for g in found]
-            state = mechanism.with_full_gradient(optimizer.state_of_mechanism, found, self.size)
-            with tf.control_dependencies(self._book.count_scheduled(self._every(full))):
+            state = mechanism.with_full_gradient(optimizer.state_of_mechanism, found, size)
+            with tf.control_dependencies(self._book.count_scheduled(every)):
                 optimizer.remember(state)
 
         tf.cond(self._book.must_release(), released, lambda: None)

@@ -32,6 +32,7 @@ class PrivateTraining:
         self.optimizer = optimizer
         self._step: PrivateStep | None = None
         self._about: list = []
+        self._full_pass: FullPass | None = None
         self.run: Run | None = None  # while fit runs
         self._alone = threading.Lock()  # held while fit runs, from its first line on
         self._records: int | None = None
@@ -96,6 +97,8 @@ class PrivateTraining:
             self._step.close()
             optimizer.book.close()
             self.run = None
+            if self._full_pass is not None:
+                self._full_pass.close()
             if isinstance(callbacks, keras.callbacks.CallbackList):  # the caller's own, for the next fit as well
                 callbacks.callbacks[:] = [c for c in callbacks.callbacks if not isinstance(c, Opening)]
 
@@ -123,7 +126,7 @@ class PrivateTraining:
             watchers=watchers_of(_listed(arguments["callbacks"]), training_metrics_of(self.model), validated),
         )
 
-        full_pass = FullPass(self._step, lots) if self.optimizer.mechanism.full_gradient is not None else None
+        full_pass = self._full_pass_over(lots)
 
         def freeze() -> Event:
             if self._step.freeze():
@@ -136,6 +139,14 @@ class PrivateTraining:
             return self.optimizer.event_of(self._step.mechanism)
 
         return Run(self.optimizer, line, freeze, arguments["steps_per_epoch"], arguments["epochs"], full_pass)
+
+    def _full_pass_over(self, lots: PoissonBatches | DeclaredDataset) -> FullPass | None:
+        if self.optimizer.mechanism.full_gradient is None:
+            return None
+        if self._full_pass is None or self._full_pass.step is not self._step:
+            self._full_pass = FullPass(self._step)
+        self._full_pass.over(lots)
+        return self._full_pass
 
     def _opening(self) -> Opening:
         opening = Opening(self._begin_epoch)
