@@ -55,6 +55,13 @@ def test_of_equal_values_all_are_kept():
     np.testing.assert_array_equal(flat(kept(largest(shaped(np.zeros(SIZE)), 0.9), shaped(np.zeros(SIZE)))), 0)
 
 
+def test_what_is_no_number_is_not_kept():
+    values = np.arange(1.0, SIZE + 1)
+    values[[3, 16]] = np.nan
+    masks = flat(largest(shaped(values), 0.9))
+    np.testing.assert_array_equal(np.flatnonzero(masks), [14, 15])
+
+
 def test_compressed_steps_are_those_of_error_feedback_on_the_dense_releases():
     """Karimireddy et al. 2019, algorithm 2, written out in numpy."""
     dense, generator = DirectionalMechanism(CLIP, SIGMA), SecretGenerator(seed=0)

@@ -47,6 +47,14 @@ def test_however_a_lot_is_run_steps_are_the_same(form, how):
     tiny.assert_weights(model, expected.get_weights(), rtol=1e-4)
 
 
+@pytest.mark.parametrize("form", ["compress", "support"])
+def test_it_goes_with_a_private_full_gradient(form):
+    full = {"direction": "full_gradient", "direction_noise_multiplier": 20.0, "direction_steps": 3}
+    model = tiny.private(directional(noise_multiplier=1.0, **FORMS[form], **full))
+    tiny.train(model, X, steps=5)
+    assert [line.steps for line in model.optimizer.ledger] == [2, 5]
+
+
 def test_between_dense_steps_only_the_support_moves():
     model = tiny.private(directional(noise_multiplier=1.0, **FORMS["support"]))
     before = np.concatenate([np.ravel(w) for w in model.get_weights()])
