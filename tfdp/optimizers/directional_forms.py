@@ -24,19 +24,17 @@ class Form(NamedTuple):
     arguments: tuple[str, ...]
 
 
-FORMS = (
-    Form(DirectionalMechanism, {}, _SOUND),
-    Form(CompressedMechanism, {"pruning": "compress"}, (*_SOUND, "pruning_ratio")),
-    Form(SupportMechanism, {"pruning": "support"}, (*_SOUND, "pruning_ratio", "support_steps")),
-    Form(PublishedMechanism, {"as_published": True}, (*_PUBLISHED, "sigma_floor")),
-    Form(PrunedPublishedMechanism, {"as_published": True}, (*_PUBLISHED, "pruning_ratio")),
-)
-_SOUND_FORMS = {form.chosen_by.get("pruning"): form for form in FORMS[:3]}
+PLAIN = Form(DirectionalMechanism, {}, _SOUND)
+COMPRESS = Form(CompressedMechanism, {"pruning": "compress"}, (*_SOUND, "pruning_ratio"))
+SUPPORT = Form(SupportMechanism, {"pruning": "support"}, (*_SOUND, "pruning_ratio", "support_steps"))
+PUBLISHED = Form(PublishedMechanism, {"as_published": True}, (*_PUBLISHED, "sigma_floor"))
+PRUNED_PUBLISHED = Form(PrunedPublishedMechanism, {"as_published": True}, (*_PUBLISHED, "pruning_ratio"))
+FORMS = (PLAIN, COMPRESS, SUPPORT, PUBLISHED, PRUNED_PUBLISHED)
 
 
 def form_of(mechanism: GaussianMechanism) -> Form:
-    """The form of a mechanism that one of these arguments made."""
-    return next(form for form in FORMS if form.mechanism is type(mechanism))
+    """The form of a mechanism that these arguments made; of any other, the one that nothing chooses."""
+    return next((form for form in FORMS if form.mechanism is type(mechanism)), PLAIN)
 
 
 def check_target_of_published(arguments: dict[str, Any]) -> None:
@@ -68,21 +66,19 @@ def chosen_form(arguments: dict[str, Any]) -> Form:
         arguments.pop("pruning_ratio", None)
         if pruning is not None:
             raise ValueError(f"pruning={pruning!r} needs pruning_ratio=, such as 0.9, which keeps the largest tenth.")
-    if as_published:
-        _check_published(arguments, pruning)
-        form = FORMS[4] if prunes else FORMS[3]
-    else:
-        form = _SOUND_FORMS[(pruning or "compress") if prunes else None]
-    _refuse_others(arguments, form)
-    return form
-
-
-def _check_published(arguments: dict[str, Any], pruning: str | None) -> None:
-    if pruning is not None:
+    if as_published and pruning is not None:
         raise ValueError(
             f"pruning={pruning!r} is not of the paper: as_published=True with pruning_ratio= has one form. Leave out pruning=, or "
             "as_published=True."
         )
+    if as_published:
+        form = PRUNED_PUBLISHED if prunes else PUBLISHED
+    elif prunes:
+        form = SUPPORT if pruning == "support" else COMPRESS
+    else:
+        form = PLAIN
+    _refuse_others(arguments, form)
+    return form
 
 
 def _refuse_others(arguments: dict[str, Any], form: Form) -> None:

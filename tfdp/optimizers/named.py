@@ -45,8 +45,9 @@ _DIRECTIONAL = """
         pruning: "compress", the default, chooses among what was released and carries the rest to the next step; "support"
             leaves coordinates that were small in earlier releases out of clip and noise.
         support_steps: with ``pruning="support"``: steps from one dense release, which chooses the support, to the next (10).
-        as_published: the paper's algorithm to the letter, with ``target_epsilon`` and ``delta``; it does not give what it claims,
-            and the statement says so. ``direction`` is "ones", arrays or a function; with ``pruning_ratio`` nothing is proven.
+        as_published: the paper's algorithm to the letter, for ``target_epsilon`` and ``delta`` (False). It does not give what it
+            claims, and the statement says what is proven of it. ``direction`` is "full_gradient" (before every step, the default
+            here), "ones", arrays or a function; none of s is used. With ``pruning_ratio`` nothing is proven.
         sigma_floor: with ``as_published``: the least noise of a coordinate, in units of ``l2_norm_clip``."""
 
 _ADACLIP = """
