@@ -1,21 +1,15 @@
 """The scales of directional noise, and what clip and noise make of them."""
 
-import keras
 import numpy as np
 import pytest
 import scipy.optimize
 import tensorflow as tf
 
-from tfdp.gradients import Ellipsoid, Materialised
-from tfdp.gradients.engine import LotGradients
+from tests.mechanisms.lots import SHAPES, flat, lot_of, weights
+from tfdp.gradients import Ellipsoid
 from tfdp.mechanisms import DirectionalMechanism, GaussianMechanism, SecretGenerator
 
-SHAPES = [(3, 4), (5,)]
 CLIP, SIGMA, LOT = 0.7, 1.3, 20.0
-
-
-def weights():
-    return [keras.Variable(np.zeros(shape, "f4"), name=f"w{i}") for i, shape in enumerate(SHAPES)]
 
 
 def after(mechanism, releases):
@@ -32,10 +26,6 @@ def some_releases(steps=30, seed=0):
     random = np.random.default_rng(seed)
     sizes = [10.0 ** random.uniform(0, 2, shape) for shape in SHAPES]
     return [[(size * random.normal(1, 0.3, size.shape)).astype("f4") for size in sizes] for _ in range(steps)]
-
-
-def flat(parts):
-    return np.concatenate([np.ravel(part) for part in parts]).astype("f8")
 
 
 def test_before_the_first_release_noise_is_isotropic():
@@ -94,11 +84,6 @@ def test_a_state_that_is_not_finite_leaves_an_isotropic_mechanism(bad):
     state["square"][0] = tf.fill(SHAPES[0], bad)
     found = flat(mechanism.scales(state))
     assert np.all((found >= mechanism.s_min) & (found <= mechanism.s_max))
-
-
-def lot_of(gradients):
-    parts = [Materialised(tf.constant(g), shape) for g, shape in zip(gradients, SHAPES, strict=True)]
-    return LotGradients(parts, weights(), tf.shape(gradients[0])[0], 1.0)
 
 
 def test_scaled_sums_of_neighbouring_lots_differ_by_at_most_the_clip():

@@ -8,7 +8,7 @@ Keras, and loads dp-accounting and scipy only when a number is asked for.
 from tfdp.accounting.accountants import delta, epsilon, report
 from tfdp.accounting.budgets import Budget
 from tfdp.accounting.calibration import gdp_noise_multiplier, max_more_steps, max_steps, noise_multiplier
-from tfdp.accounting.events import Event, GaussianEvent, NotPrivateEvent
+from tfdp.accounting.events import Event, GaussianEvent, NotPrivateEvent, PublishedEvent
 from tfdp.accounting.fit_records import FitRecord, Watcher
 from tfdp.accounting.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from tfdp.accounting.information import (
@@ -34,6 +34,7 @@ __all__ = [
     "Line",
     "NotPrivateEvent",
     "Poisson",
+    "PublishedEvent",
     "Relation",
     "Report",
     "Sampling",

@@ -176,6 +176,7 @@ def _first_guess(budget: Budget, sampling: Sampling, steps: int) -> float:
 
 
 def _guessed_steps(budget: Budget, event: Event, sampling: Sampling) -> float:
+    event = event.at_worst
     if not isinstance(event, GaussianEvent):
         return 1000.0
     rate, count, sensitivity = _as_poisson(sampling, 1000)

@@ -12,16 +12,16 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.gradients import Ellipsoid
+from tfdp.mechanisms.direction import FULL_GRADIENT, ONES, checked_direction, importances_of, loaded_direction
 from tfdp.mechanisms.full_gradient import FullGradient
 from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
 
-NOISY_GRADIENT, FULL_GRADIENT, ONES = "noisy_gradient", "full_gradient", "ones"
+NOISY_GRADIENT = "noisy_gradient"
 _MEAN, _SQUARE, _NOISE, _RELEASES, _IMPORTANCE = "mean", "square", "noise", "releases", "importance"
 _FULL, _FULL_NOISE = "full_gradient", "full_gradient_noise"  # the last one released, and its noise's standard deviation
 _LITTLE = 1e-12  # of the mean moment: what stands for 0
 _LEAST_SCALE, _LARGEST_SCALE = 1e-6, 1e6  # squares of scales and their inverses stay within float32
 _LARGEST_DECAY = 0.99999  # 1 - decay is a float32
-_DIRECTIONS = f"{NOISY_GRADIENT!r}, {FULL_GRADIENT!r}, {ONES!r}, a list of arrays (one for each trainable weight) or a function of a weight"
 
 
 @keras.saving.register_keras_serializable("tfdp")
@@ -80,11 +80,7 @@ class DirectionalMechanism(GaussianMechanism):
         direction_steps: int | None = None,
     ):
         super().__init__(l2_norm_clip, noise_multiplier)
-        if isinstance(direction, str) and direction not in (NOISY_GRADIENT, FULL_GRADIENT, ONES):
-            raise ValueError(f"direction must be {_DIRECTIONS}, not {direction!r}.")
-        if not isinstance(direction, str) and not callable(direction):
-            direction = [_array(part) for part in _listed(direction)]
-        self.direction = direction
+        self.direction = checked_direction(direction, (NOISY_GRADIENT, FULL_GRADIENT, ONES))
         self.s_min, self.s_max = number("s_min", s_min, positive=True), number("s_max", s_max, positive=True)
         if not _LEAST_SCALE <= self.s_min <= 1 <= self.s_max <= _LARGEST_SCALE:
             raise ValueError(
@@ -134,7 +130,7 @@ class DirectionalMechanism(GaussianMechanism):
 
     def initial_state(self, weights: Sequence[keras.Variable]) -> State:
         given = not isinstance(self.direction, str)
-        importances = self._importances(weights) if given else []
+        importances = importances_of(self.direction, weights) if given else []
         if self._is_a_sphere:
             return {}
         shapes = [tuple(w.shape) for w in weights]
@@ -145,29 +141,6 @@ class DirectionalMechanism(GaussianMechanism):
         if _FULL in state:
             state[_FULL_NOISE] = [np.zeros((), np.float32)]
         return {**state, _IMPORTANCE: importances} if given else state
-
-    def _importances(self, weights: Sequence[keras.Variable]) -> list[np.ndarray]:
-        given = [self.direction(w) for w in weights] if callable(self.direction) else self.direction
-        if len(given) != len(weights):
-            raise ValueError(
-                f"direction has {len(given)} arrays, but the model has {len(weights)} trainable weights: one for each, in "
-                "the order of model.trainable_variables."
-            )
-        found = []
-        for part, weight in zip(given, weights, strict=True):
-            part = _array(part)
-            if not (np.all(np.isfinite(part)) and np.all(part > 0)):
-                raise ValueError(f"direction for {weight.path} must hold positive finite numbers: importances.")
-            try:
-                found.append(np.log(np.broadcast_to(part, weight.shape), dtype=np.float64))
-            except ValueError as error:
-                raise ValueError(
-                    f"direction for {weight.path} has shape {part.shape}, which can't be spread over the weight's "
-                    f"{tuple(weight.shape)}."
-                ) from error
-        # Only their ratios count: scaled to a geometric mean of 1.
-        middle = sum(part.sum() for part in found) / sum(part.size for part in found)
-        return [np.exp(part - middle).astype(np.float32) for part in found]
 
     def ellipsoid(self, state: State) -> Ellipsoid | None:
         return None if self._is_a_sphere else Ellipsoid(self.scales(state))
@@ -253,30 +226,8 @@ class DirectionalMechanism(GaussianMechanism):
 
     @classmethod
     def from_config(cls, config: dict) -> "DirectionalMechanism":
-        return cls(**{**config, "direction": _loaded(config.get("direction", NOISY_GRADIENT))})
+        return cls(**{**config, "direction": loaded_direction(config.get("direction", NOISY_GRADIENT))})
 
 
 def _sum(parts: list[tf.Tensor]) -> tf.Tensor:
     return tf.add_n([tf.reduce_sum(part) for part in parts])
-
-
-def _loaded(direction: Any) -> Any:
-    """As it was given, from what Keras saves of it: arrays and functions are saved as objects."""
-    if isinstance(direction, list):
-        return [_loaded(part) for part in direction]
-    return keras.saving.deserialize_keras_object(direction) if isinstance(direction, dict) else direction
-
-
-def _array(importances: Any) -> np.ndarray:
-    try:
-        return np.asarray(importances, np.float32)
-    except (TypeError, ValueError):
-        raise ValueError(f"direction must hold arrays of numbers, not {importances!r}.") from None
-
-
-def _listed(direction: Any) -> Sequence[Any]:
-    if isinstance(direction, list | tuple):
-        return direction
-    if isinstance(direction, np.ndarray) or tf.is_tensor(direction):
-        return [direction]
-    raise ValueError(f"direction must be {_DIRECTIONS}, not {direction!r}.")

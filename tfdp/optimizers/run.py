@@ -105,10 +105,11 @@ class Run:
                 full.noise_multiplier = book.calibration.full_gradient_noise_multiplier
 
     def _hold_to(self, budget: Budget, planned: int) -> None:
-        book = self.book
-        more = self.keep_within(budget) - book.released
+        book, own = self.book, self.optimizer.mechanism.has_own_accounting
         releases = book.calibration.last_step - book.steps
         left = bisect.bisect_right(range(planned + 1), releases, key=book.planned_releases) - 1
+        # A claim of its own is about so many steps; no accountant could say more.
+        more = max(min(planned, left), 0) if own else self.keep_within(budget) - book.released
         if book.times_restored > self._restored_before and planned - left <= self._steps_per_epoch:
             # An epoch that was broken off is run again from its start: steps beyond the plan are not taken.
             book.allow(max(min(more, left), 0))
@@ -116,12 +117,18 @@ class Run:
         elif more < planned:
             book.allow(0)
             raise ValueError(
-                f"This fit plans {planned} steps, of which {more} keep to target_epsilon={budget.target_epsilon:g} at delta="
-                f"{budget.delta:g} ({budget.accountant}) after what was spent already, with the noise that the first fit was "
-                f"given ({book.calibration.noise_multiplier:.4g}). Plan fewer epochs or steps_per_epoch (to go on with a fit "
-                "that was broken off, give initial_epoch), or compile with a new optimizer that has a larger target_epsilon; "
-                "the model keeps its ledger."
+                f"This fit plans {planned} steps, of which {more} {_keep_to(budget, own)} after what was spent already, with "
+                f"the noise that the first fit was given ({book.calibration.noise_multiplier:.4g}). Plan fewer epochs or "
+                "steps_per_epoch (to go on with a fit that was broken off, give initial_epoch), or compile with a new "
+                "optimizer that has a larger target_epsilon; the model keeps its ledger."
             )
+
+
+def _keep_to(budget: Budget, own_accounting: bool) -> str:
+    target = f"target_epsilon={budget.target_epsilon:g} at delta={budget.delta:g}"
+    if own_accounting:
+        return f"are left of those for which the paper claims {target}"
+    return f"keep to {target} ({budget.accountant})"
 
 
 class Opening(keras.callbacks.Callback):

@@ -15,17 +15,20 @@
 4. Callbacks on validation metrics compute with released weights and other records. What they choose among the weights is
    post-processing. Where they stop, the number of steps was chosen by looking at releases: ``Facts.priced``.
 5. Noise without the last of its tails: delta is priced smaller by ``tfdp.mechanisms.finite_support_delta``.
+6. What a paper claims of its own algorithm, and does not follow, is repeated beside what is proven, with the reason.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 
 from tfdp.accounting import (
     Budget,
     FixedSize,
     Ledger,
+    PublishedEvent,
     Relation,
     Report,
     Status,
@@ -75,7 +78,7 @@ def claims_of(facts: Facts, delta: float | None, settings_fixed_beforehand: bool
     if not ledger.steps:
         return (Claim(MEMBERSHIP, ledger.relation, 0.0, delta, None, Status.PROVEN, "nothing was released"),)
     if facts.not_private:
-        return (_no_claim(facts, delta, facts.not_private),)
+        return (_no_claim(facts, delta, facts.not_private), *_published(facts))
     return _Claims(facts, delta, settings_fixed_beforehand).all()
 
 
@@ -97,10 +100,10 @@ class _Claims:
         priced = [claim for claim in map(self._accounted, ("pld", "rdp", "gdp")) if claim is not None]
         if not priced or math.isinf(priced[0].epsilon):
             reason = "The noise is too small for any finite bound." if priced else "No accountant can price this run."
-            return (_no_claim(self.facts, self.delta, (reason,)),)
+            return (_no_claim(self.facts, self.delta, (reason,)), *_published(self.facts))
         main, *others = priced
         filters = [self._filtered(budget) for budget in _filters(self.facts)]
-        return (main, *filters, *others, _information(main))
+        return (main, *filters, *_published(self.facts), *others, _information(main))
 
     def _delta_left(self) -> float:
         return self.delta - self.tails if self.tails < self.delta else self.delta
@@ -193,6 +196,20 @@ def _filters(facts: Facts) -> list[Budget]:
         return []
     kept_by_all = [b for b in facts.fits[0].budgets if all(b in record.budgets for record in facts.fits)]
     return [b for b in kept_by_all if b.order is not None and b.epsilon(facts.ledger) <= b.target_epsilon]
+
+
+def _published(facts: Facts) -> Iterator[Claim]:
+    """Rule 6: a claim about each line by itself, and the releases on its schedule; the papers know of no others."""
+    ledger = facts.ledger
+    for line in ledger:
+        if not (line.steps and isinstance(line.event, PublishedEvent)):
+            continue
+        event, reasons = line.event, (line.event.reason,)
+        if ledger.steps > line.steps and not facts.on_one_schedule:
+            reasons += (f"It is about {line.steps:,} of the {ledger.steps:,} steps alone.",)
+        how = "the paper's own theorem, Xiang et al. 2021, theorem 1"
+        epsilon, delta = event.claimed_epsilon, event.claimed_delta
+        yield Claim(MEMBERSHIP, line.sampling.relation, epsilon, delta, None, Status.AS_PUBLISHED, how, reasons)
 
 
 def _information(main: Claim) -> Claim:

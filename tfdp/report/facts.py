@@ -8,7 +8,7 @@ import math
 
 import keras
 
-from tfdp.accounting import Event, FitRecord, GaussianEvent, Ledger, NotPrivateEvent
+from tfdp.accounting import Event, FitRecord, GaussianEvent, Ledger, NotPrivateEvent, PublishedEvent
 from tfdp.accounting.fit_records import on_schedule
 from tfdp.mechanisms import finite_support_delta
 from tfdp.optimizers import PrivateOptimizer, hook
@@ -53,6 +53,11 @@ class Facts:
         reasons = (_why_not_private(line.event) for line in self.ledger if line.steps)
         return tuple(reason for reason in reasons if reason is not None)
 
+    @property
+    def published(self) -> bool:
+        """Whether a paper claims something of a line."""
+        return any(line.steps and isinstance(line.event, PublishedEvent) for line in self.ledger)
+
     @functools.cached_property
     def priced(self) -> Ledger:
         """The ledger, or what was planned if that is more and a callback may have had a hand in it.
@@ -77,8 +82,9 @@ class Facts:
 
     def price_of_tails(self, ledger: Ledger) -> float:
         """What it costs in delta that the noise has an end, over all steps of `ledger`."""
-        events = [(line.steps, line.event.noise_multiplier) for line in ledger if isinstance(line.event, GaussianEvent)]
-        return sum(finite_support_delta(self.weights, steps, noise_multiplier) for steps, noise_multiplier in events)
+        priced = [(line.steps, line.event.at_worst) for line in ledger]
+        noised = [(steps, event.noise_multiplier) for steps, event in priced if isinstance(event, GaussianEvent)]
+        return sum(finite_support_delta(self.weights, steps, noise_multiplier) for steps, noise_multiplier in noised)
 
 
 def _may_have_been_chosen(record: FitRecord) -> bool:
@@ -87,6 +93,7 @@ def _may_have_been_chosen(record: FitRecord) -> bool:
 
 
 def _why_not_private(event: Event) -> str | None:
+    event = event.at_worst
     if isinstance(event, NotPrivateEvent):
         return event.reason
     if isinstance(event, GaussianEvent) and event.noise_multiplier == 0:

@@ -12,6 +12,7 @@ from tfdp.accounting import (
     GaussianEvent,
     Line,
     Poisson,
+    PublishedEvent,
     Relation,
     Shuffled,
     Status,
@@ -70,12 +71,23 @@ def _released(facts: Facts) -> list[str]:
 
 
 def _line(line: Line, between: bool) -> str:
-    if not isinstance(line.event, GaussianEvent):
+    if isinstance(line.event, PublishedEvent):
+        noise = _published_noise(line.event)
+    elif isinstance(line.event, GaussianEvent):
+        noise = f"Gaussian noise of {line.event.noise_multiplier:.4g} times the clip"
+    else:
         return f"{_counted(line.steps, 'step')}: {getattr(line.event, 'reason', type(line.event).__name__)}."
-    noise = f"Gaussian noise of {line.event.noise_multiplier:.4g} times the clip"
     what = "release" if between else "step"
     when = " between the steps, on a schedule fixed before the first one" if between else ""
     return f"{_counted(line.steps, what)}{when}: sums of clipped gradients with {noise}; {_sampling(line)}."
+
+
+def _published_noise(event: PublishedEvent) -> str:
+    least = "no bound on it is known beforehand"
+    if event.noise_multiplier is not None:
+        least = f"known beforehand to be no less than {event.noise_multiplier:.4g} times the clip"
+    target = f"target_epsilon={event.claimed_epsilon:g} at delta={event.claimed_delta:g}"
+    return f"the Gaussian noise that Xiang et al. 2021 (algorithm 1) find for {target}, {least}"
 
 
 def _sampling(line: Line) -> str:
