@@ -43,7 +43,9 @@ def test_public_moments_shape_the_noise_from_the_first_step_on(of_a_function):
     mechanism = DirectionalMechanism(CLIP, SIGMA, "ones", moments=moments, s_min=1e-6, s_max=1e6)
     m = flat(given).astype("f8")
     expected = np.cbrt(m) * np.sqrt(np.sum(m / np.cbrt(m) ** 2) / np.sum(m))
-    np.testing.assert_allclose(flat(mechanism.scales(as_tensors(mechanism.initial_state(weights())))), expected, rtol=1e-4)
+    np.testing.assert_allclose(
+        flat(mechanism.scales(as_tensors(mechanism.initial_state(weights())))), expected, rtol=1e-4
+    )
     np.testing.assert_allclose(flat(mechanism.scales(after(mechanism, some_releases(3)))), expected, rtol=1e-4)
 
 
