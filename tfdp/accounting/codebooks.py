@@ -17,6 +17,7 @@ from tfdp.noise import Gaussian, Noise
 # Nasr et al. 2020, section 5: smaller draws are replaced by 0.
 _SMALLEST = 1e-5
 _MOST_RUNS = 2**14
+_STANDARD_NORMAL = Gaussian(1.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Codebook:
 
     weights: int
     size: int = 1000
-    distribution: Noise = Gaussian(1.0)
+    distribution: Noise = _STANDARD_NORMAL
     seed: int = 0
 
     def __post_init__(self) -> None:

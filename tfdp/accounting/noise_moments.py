@@ -31,6 +31,7 @@ _DIFFERENCE_WEIGHTS = _KRONROD_WEIGHTS - np.concatenate([_GAUSS, _GAUSS[-2::-1]]
 _NEAREST, _FARTHEST = 2.0**-30, 1e8
 _BULK = 20.0
 _LARGEST_EXPONENT = 600.0
+_AS_GOOD_AS_INFINITE = 1e9
 # Log densities are off by some 1e-15, their differences over a shift of t units by 1e-15 / t of themselves, and no
 # shift below _LEAST_SHIFT units is ever integrated. What is returned is raised by this share.
 _ROUNDING = 2e-9
@@ -71,11 +72,13 @@ def log_moments(noise: Noise, shift: float, highest: int) -> np.ndarray:
 def _log_moment(base: np.ndarray, ratio: np.ndarray, growth: np.ndarray, half: np.ndarray, order: int) -> float:
     """log M_k of one shift from the log density, the log ratio u and e^u - 1 at the nodes."""
     power = order * ratio
-    exponent = base + power
-    if np.isposinf(exponent).any():
+    with np.errstate(invalid="ignore"):
+        exponent = base + power
+    highest = float(exponent.max())
+    if not highest < _AS_GOOD_AS_INFINITE:  # NaN where only the unshifted density is below all floats
         return math.inf
-    largest = max(0.0, float(exponent.max()) - _LARGEST_EXPONENT)
-    with np.errstate(over="ignore"):
+    largest = max(0.0, highest - _LARGEST_EXPONENT)
+    with np.errstate(over="ignore", invalid="ignore"):
         small = np.exp(base - largest) * (np.expm1(np.minimum(power, _LARGEST_EXPONENT)) - order * growth)
     # Where e^(k u) dwarfs the other terms (u > 0), it alone is an upper bound.
     values = np.where(power < _LARGEST_EXPONENT, small, np.exp(exponent - largest))

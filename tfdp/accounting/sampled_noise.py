@@ -45,7 +45,7 @@ from tfdp.noise import Noise
 # Up to so many distinct shifts are integrated each by itself; more are interpolated, on a lattice of this step in the
 # logarithm of the shift.
 _MOST_EXACT = 150
-_LATTICE = math.log(2) / 12
+_LATTICE = math.log(2) / 8
 # The table begins at this share of the codewords' root mean square; what lies below adds less than 1e-9 of the whole.
 _TABLE_START = 1e-3
 

@@ -76,10 +76,12 @@ def upper_quantile(noise: Noise, tail: np.ndarray) -> np.ndarray:
 
 
 def absolute_moment(noise: Noise, power: float) -> float:
-    """E|Z|^power; infinite where x^power f(x) still counts at 1e20 units."""
+    """E|Z|^power; infinite where the tails are too heavy."""
     edges = np.arange(-_REACH, _REACH + _WIDTH / 2, _WIDTH) + math.log(noise.unit)
     logs = _log_panels(noise, edges, power)
-    total = np.logaddexp.reduce(logs)
-    if logs[-1] >= logs[-2] or logs[-1] - total > math.log(1e-12):
+    # A power law's panels beyond the last go on falling by the same share.
+    step = logs[-1] - logs[-2] if np.isfinite(logs[-2]) else -np.inf
+    if step > -1e-6:
         return math.inf
-    return 2 * math.exp(total)
+    beyond = math.exp(logs[-1] + step) / -math.expm1(step)
+    return 2 * (math.exp(np.logaddexp.reduce(logs)) + beyond)
