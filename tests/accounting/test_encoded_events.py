@@ -98,9 +98,12 @@ def test_fixed_size_lots_are_refused():
 
 
 def test_noise_is_found_for_a_target():
-    target = dict(target_epsilon=3.0, delta=1e-5, sampling_rate=256 / 60000, steps=4688, accountant="rdp")
-    found = noise_multiplier(**target, event=lambda size: EncodedEvent(StudentT(9, size), BOOK))
-    ledger = Ledger().record(EncodedEvent(StudentT(9, found), BOOK), SAMPLING, 4688)
+    def event(size):
+        return EncodedEvent(StudentT(9, size), BOOK)
+
+    settings = {"target_epsilon": 3.0, "delta": 1e-5, "sampling_rate": 256 / 60000, "steps": 4688}
+    found = noise_multiplier(**settings, accountant="rdp", event=event)
+    ledger = Ledger().record(event(found), SAMPLING, 4688)
     assert 0.998 * 3.0 <= epsilon(ledger, delta=1e-5, accountant="rdp") <= 3.0
     assert Budget(3.0, 1e-5, "rdp").steps_that_fit(Ledger(), ledger.lines[0].event, SAMPLING, 10**6) >= 4688
 

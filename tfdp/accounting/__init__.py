@@ -19,6 +19,7 @@ from tfdp.accounting.information import (
     rate_distortion,
 )
 from tfdp.accounting.ledger import Ledger, Line
+from tfdp.accounting.noise_comparison import NoiseComparison, compare_noises
 from tfdp.accounting.reports import Report, Status
 from tfdp.accounting.sampled_noise import sampled_noise_rdp
 from tfdp.accounting.samplings import FixedSize, FullBatch, Poisson, Relation, Sampling, Shuffled
@@ -35,6 +36,7 @@ __all__ = [
     "GaussianEvent",
     "Ledger",
     "Line",
+    "NoiseComparison",
     "NotPrivateEvent",
     "Poisson",
     "Relation",
@@ -44,6 +46,7 @@ __all__ = [
     "Status",
     "Tradeoff",
     "Watcher",
+    "compare_noises",
     "delta",
     "distortion_components",
     "distortion_rate",

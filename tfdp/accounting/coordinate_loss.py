@@ -79,7 +79,7 @@ def _edges(noise: Noise) -> np.ndarray:
     """Cells' edges on both sides of 0: graded towards it, where a density may have a cusp, and in the tails."""
     unit = noise.unit
     farthest = float(noise.upper_quantile(np.array(_TAIL_MASS)))
-    right = [np.geomspace(1e-9, 0.01, 50), np.arange(0.02, 15, 0.01), np.geomspace(15, max(farthest / unit, 16), 400)]
+    right = [np.geomspace(1e-9, 0.01, 50), np.arange(0.03, 15, 0.03), np.geomspace(15, max(farthest / unit, 16), 400)]
     right = unit * np.concatenate(right)
     right = np.append(right[right < farthest], farthest)
     return np.concatenate([-right[::-1], [0.0], right])

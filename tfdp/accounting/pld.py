@@ -29,8 +29,6 @@ _ALLOWED_INFLATION = 1.001
 # A Fourier transform raised to the power T has an error in delta of up to about 6e-17 T on the unsafe side (measured
 # against closed forms and longer floating point); a larger multiple of T is taken off delta before epsilon is read.
 _ROUNDING_PER_STEP = 2.0**-53
-# Beyond this norm of the envelope of a codebook's codewords, the Renyi bound is computed too.
-_LOOSE_ENVELOPE = 1.03
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,8 +94,6 @@ def report(ledger: Ledger, delta: float) -> Report:
         bound = rdp.report(ledger, delta).epsilon
         return _report(ledger, bound, delta, "too large for a grid, Renyi bound in its place")
     epsilon = loss.epsilon(delta)
-    if any(isinstance(release, Encoded) for release in releases):
-        return _encoded_report(ledger, releases, loss, epsilon, delta)
     if loss.exhausted and (bound := rdp.report(ledger, delta).epsilon) < epsilon:
         return _report(ledger, bound, delta, "no grid is fine enough, Renyi bound in its place")
     return _report(ledger, epsilon, delta, f"grid {loss.interval:.3g}", loss.interval)
@@ -116,16 +112,6 @@ def delta(ledger: Ledger, epsilon: float) -> float:
     if loss.exhausted or found < 2 * loss.rounding:
         found = min(found, rdp.delta(ledger, epsilon))
     return min(found, _total_variation(releases))
-
-
-def _encoded_report(
-    ledger: Ledger, releases: list[Release], loss: ComposedLoss, epsilon: float, delta: float
-) -> Report:
-    """The codewords' envelope may cost more than Renyi divergences leave: of both upper bounds the smaller."""
-    norm = max(release.envelope_norm for release in releases if isinstance(release, Encoded))
-    if (norm > _LOOSE_ENVELOPE or loss.exhausted) and (bound := rdp.report(ledger, delta).epsilon) < epsilon:
-        return _report(ledger, bound, delta, "the codewords differ much, Renyi bound in its place")
-    return _report(ledger, epsilon, delta, f"grid {loss.interval:.3g}, envelope of norm {norm:.4g}", loss.interval)
 
 
 def _report(ledger: Ledger, epsilon: float, delta: float, how: str, interval: float | None = None) -> Report:
