@@ -22,7 +22,7 @@ _OPTIMIZERS = (
     "NoisySGD",
     "PrivateOptimizer",
 )
-_ROOMS = ("accounting", "callbacks", "data", "gradients", "mechanisms", "optimizers", "report")
+_ROOMS = ("accounting", "callbacks", "data", "gradients", "mechanisms", "noise", "optimizers", "report")
 
 __all__ = [*_OPTIMIZERS, *_ROOMS, "privacy_statement"]
 

@@ -8,7 +8,8 @@ Keras, and loads dp-accounting and scipy only when a number is asked for.
 from tfdp.accounting.accountants import delta, epsilon, report
 from tfdp.accounting.budgets import Budget
 from tfdp.accounting.calibration import gdp_noise_multiplier, max_more_steps, max_steps, noise_multiplier
-from tfdp.accounting.events import Event, GaussianEvent, NotPrivateEvent
+from tfdp.accounting.codebooks import Codebook
+from tfdp.accounting.events import EncodedEvent, Event, GaussianEvent, NotPrivateEvent
 from tfdp.accounting.fit_records import FitRecord, Watcher
 from tfdp.accounting.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from tfdp.accounting.information import (
@@ -18,12 +19,16 @@ from tfdp.accounting.information import (
     rate_distortion,
 )
 from tfdp.accounting.ledger import Ledger, Line
+from tfdp.accounting.noise_comparison import NoiseComparison, compare_noises
 from tfdp.accounting.reports import Report, Status
+from tfdp.accounting.sampled_noise import sampled_noise_rdp
 from tfdp.accounting.samplings import FixedSize, FullBatch, Poisson, Relation, Sampling, Shuffled
 from tfdp.accounting.tradeoff_curves import Tradeoff, epsilon_delta_tradeoff, gdp_tradeoff, tradeoff
 
 __all__ = [
     "Budget",
+    "Codebook",
+    "EncodedEvent",
     "Event",
     "FitRecord",
     "FixedSize",
@@ -31,6 +36,7 @@ __all__ = [
     "GaussianEvent",
     "Ledger",
     "Line",
+    "NoiseComparison",
     "NotPrivateEvent",
     "Poisson",
     "Relation",
@@ -40,6 +46,7 @@ __all__ = [
     "Status",
     "Tradeoff",
     "Watcher",
+    "compare_noises",
     "delta",
     "distortion_components",
     "distortion_rate",
@@ -56,5 +63,6 @@ __all__ = [
     "noise_multiplier",
     "rate_distortion",
     "report",
+    "sampled_noise_rdp",
     "tradeoff",
 ]

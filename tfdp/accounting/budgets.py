@@ -4,6 +4,7 @@ spent."""
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from tfdp.accounting import accountants, checks, gdp, rdp
 from tfdp.accounting.events import Event, GaussianEvent
@@ -99,8 +100,13 @@ class Budget:
         whole = ledger.record(event, sampling, max(fitting, 1))
         return dataclasses.replace(self, order=rdp.report(whole, left.delta).order)
 
-    def noise_multiplier(self, sampling: Sampling, steps: int, spent: Ledger) -> float:
+    def noise_multiplier(
+        self, sampling: Sampling, steps: int, spent: Ledger, event: Callable[[float], Event] = GaussianEvent
+    ) -> float:
         """The noise multiplier with which `steps` Gaussian releases keep to the budget after what was `spent`.
+
+        For other releases `event` makes one of a multiplier, a larger one being less costly, such as
+        `lambda m: EncodedEvent(noise.scaled(m), codebook)`.
 
         Guarantee: `epsilon` of all together is at most the target, for "rdp" also that of the filter which `as_filter` makes
         of this budget and these steps; and at least 99.8 % of it unless the accountant's epsilon jumps over that (the Renyi
@@ -117,7 +123,7 @@ class Budget:
 
         # The cost grows with the precision 1 / sigma of the releases.
         def cost(precision: float) -> float:
-            return priced.epsilon(spent.record(GaussianEvent(1 / precision), sampling, steps))
+            return priced.epsilon(spent.record(event(1 / precision), sampling, steps))
 
         precision = largest_fitting(
             cost,

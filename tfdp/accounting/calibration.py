@@ -3,6 +3,8 @@ spent."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tfdp.accounting import checks, gdp
 from tfdp.accounting.accountants import epsilon
 from tfdp.accounting.budgets import Budget, most_steps
@@ -23,6 +25,7 @@ def noise_multiplier(
     sampling: Sampling | None = None,
     accountant: str = "pld",
     spent: Ledger = _NOTHING,
+    event: Callable[[float], Event] = GaussianEvent,
 ) -> float:
     """The noise multiplier with which `steps` Gaussian releases keep to the budget.
 
@@ -38,6 +41,7 @@ def noise_multiplier(
         sampling: how records are chosen, where it is not Poisson by rate alone.
         accountant: "pld", "rdp", "moments" or "gdp".
         spent: what the same records have already paid for.
+        event: makes a release of a multiplier, where it is not Gaussian: `lambda m: EncodedEvent(noise.scaled(m), codebook)`.
 
     Example:
         >>> sigma = noise_multiplier(target_epsilon=3.0, delta=1e-5, sampling_rate=256 / 60000, steps=4688)
@@ -45,7 +49,7 @@ def noise_multiplier(
         True
     """
     budget = Budget(target_epsilon, delta, accountant)
-    return budget.noise_multiplier(_one_of(sampling_rate, sampling), steps, spent)
+    return budget.noise_multiplier(_one_of(sampling_rate, sampling), steps, spent, event)
 
 
 def max_steps(

@@ -12,11 +12,14 @@ import dataclasses
 from typing import ClassVar
 
 from tfdp.accounting import checks
+from tfdp.accounting.codebooks import Codebook
+from tfdp.noise import Noise
 
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """Base of all events. Fields are plain JSON values: numbers, strings, booleans, None, tuples of these."""
+    """Base of all events. Fields are plain JSON values: numbers, strings, booleans, None, tuples of these; or a noise
+    or a codebook, which are described by such."""
 
     kinds: ClassVar[dict[str, type[Event]]] = {}
 
@@ -37,6 +40,25 @@ class GaussianEvent(Event):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_multiplier", checks.noise_multiplier(self.noise_multiplier))
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedEvent(Event):
+    """A sum of encoded contributions plus noise of any family (Nasr et al. 2020).
+
+    Every record contributes one vector that is, in units of the clip, in absolute value and in some order of its
+    coordinates nowhere above one of the codebook's codewords; to each coordinate of the sum is added an independent
+    draw of `noise`, in units of the clip too.
+    """
+
+    noise: Noise
+    codebook: Codebook
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.noise, Noise):
+            raise ValueError(f"noise must be a tfdp.noise.Noise such as StudentT(9, stddev=1.0), not {self.noise!r}")
+        if not isinstance(self.codebook, Codebook):
+            raise ValueError(f"codebook must be a Codebook such as Codebook(weights=26_000), not {self.codebook!r}")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -127,9 +127,8 @@ def mu_of(ledger: Ledger) -> tuple[float, bool]:
             exact = False
         else:
             raise ValueError(
-                f"the 'gdp' accountant cannot price {term.event}: the central limit theorem of Bu et al. is "
-                "for "
-                "Poisson lots and full batches; use accountant='rdp'"
+                f"the 'gdp' accountant cannot price {term.event}: the central limit theorem of Bu et al. is for Gaussian "
+                "noise on Poisson lots and full batches; use accountant='rdp'"
             )
         mu = math.hypot(mu, math.sqrt(term.count) * one)
     return mu, exact

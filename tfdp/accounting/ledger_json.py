@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from tfdp.accounting.codebooks import Codebook
 from tfdp.accounting.events import Event
 from tfdp.accounting.ledger import Ledger, Line
 from tfdp.accounting.samplings import Sampling
+from tfdp.noise import Noise
 
 _FORMAT = "tfdp.accounting.Ledger"
 _VERSION = 1
@@ -58,12 +60,18 @@ def _line(where: str, data: object) -> Line:
         raise ValueError(f"{where}: {error}") from None
 
 
-def _described(thing: Event | Sampling) -> dict[str, object]:
+def _parts() -> dict[str, type]:
+    """What an event may hold beside plain values."""
+    return {**Noise.kinds, "Codebook": Codebook}
+
+
+def _described(thing: Event | Sampling | Noise | Codebook) -> dict[str, object]:
     name = type(thing).__name__
-    if {**Event.kinds, **Sampling.kinds}.get(name) is not type(thing):
-        raise ValueError(f"two classes are called {name}: give the event or sampling a name of its own")
+    if {**_parts(), **Event.kinds, **Sampling.kinds}.get(name) is not type(thing):
+        raise ValueError(f"two classes are called {name}: give the event, sampling or noise a name of its own")
     values = {field.name: getattr(thing, field.name) for field in dataclasses.fields(thing)}
-    return {"type": name, **values}
+    nested = {key: _described(value) for key, value in values.items() if isinstance(value, Noise | Codebook)}
+    return {"type": name, **values, **nested}
 
 
 def _instance(where: str, data: object, kinds: dict[str, type]) -> object:
@@ -80,7 +88,7 @@ def _instance(where: str, data: object, kinds: dict[str, type]) -> object:
     required = {field.name for field in fields if _has_no_default(field)}
     optional = {field.name for field in fields} - required
     _expect_fields(where, data, {"type", *required}, optional)
-    values = {name: _untouched(value) for name, value in data.items() if name != "type"}
+    values = {name: _value(f"{where}: {name}", value) for name, value in data.items() if name != "type"}
     try:
         return kind(**values)
     except ValueError as error:
@@ -91,9 +99,11 @@ def _has_no_default(field: dataclasses.Field) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
-def _untouched(value: object) -> object:
-    """JSON has no tuples, frozen dataclasses have no lists."""
-    return tuple(_untouched(item) for item in value) if isinstance(value, list) else value
+def _value(where: str, value: object) -> object:
+    """JSON has no tuples, frozen dataclasses have no lists; an object is a noise or a codebook."""
+    if isinstance(value, dict):
+        return _instance(where, value, _parts())
+    return tuple(_value(where, item) for item in value) if isinstance(value, list) else value
 
 
 def _expect_fields(where: str, data: object, required: set[str], optional: frozenset | set = frozenset()) -> dict:

@@ -14,11 +14,12 @@ import math
 import numpy as np
 
 from tfdp.accounting import gdp, rdp
+from tfdp.accounting.codeword_loss import Encoded
 from tfdp.accounting.ledger import Ledger
 from tfdp.accounting.loss_grids import GridLoss, Power, composed, window
-from tfdp.accounting.one_step_loss import one_step_loss, second_moment, span
+from tfdp.accounting.one_step_loss import OneStepLoss, one_step_loss, second_moment, span
 from tfdp.accounting.reports import Report, Status
-from tfdp.accounting.translation import terms
+from tfdp.accounting.translation import SampledNoise, terms
 
 _INTERVAL = 1e-4
 _MOST_POINTS = 2**22
@@ -37,6 +38,21 @@ class Gaussian:
     noise_multiplier: float
     sampling_rate: float
     count: int
+
+    def span(self) -> tuple[float, float]:
+        return span(self.noise_multiplier, self.sampling_rate)
+
+    def one_step(self, interval: float) -> OneStepLoss:
+        return one_step_loss(self.noise_multiplier, self.sampling_rate, interval)
+
+    def second_moment(self, interval: float) -> float:
+        return second_moment(self.noise_multiplier, self.sampling_rate, interval)
+
+    def total_variation(self) -> float:
+        return self.sampling_rate * math.erf(0.5 / self.noise_multiplier / math.sqrt(2))
+
+
+Release = Gaussian | Encoded
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,17 +79,17 @@ class ComposedLoss:
 
 
 def report(ledger: Ledger, delta: float) -> Report:
-    gaussians = gaussian_releases(ledger)
-    if gaussians is None:
+    releases = priced_releases(ledger)
+    if releases is None:
         return _report(ledger, math.inf, delta, "a release without noise")
-    if (mu := exact_mu(gaussians)) is not None:
+    if (mu := exact_mu(releases)) is not None:
         return _report(ledger, gdp.gdp_epsilon(mu, delta), delta, "exact, nothing was sampled")
-    if _total_variation(gaussians) <= delta:
+    if _total_variation(releases) <= delta:
         return _report(ledger, 0.0, delta, "the steps' total variation distances add up to less than delta")
-    if _rounding(gaussians) > delta / 2:
+    if _rounding(releases) > delta / 2:
         bound = rdp.report(ledger, delta).epsilon
         return _report(ledger, bound, delta, "delta is below double precision's reach, Renyi bound in its place")
-    loss = composed_loss(gaussians)
+    loss = composed_loss(releases)
     if loss is None:
         bound = rdp.report(ledger, delta).epsilon
         return _report(ledger, bound, delta, "too large for a grid, Renyi bound in its place")
@@ -84,26 +100,26 @@ def report(ledger: Ledger, delta: float) -> Report:
 
 
 def delta(ledger: Ledger, epsilon: float) -> float:
-    gaussians = gaussian_releases(ledger)
-    if gaussians is None:
+    releases = priced_releases(ledger)
+    if releases is None:
         return 1.0
-    if (mu := exact_mu(gaussians)) is not None:
+    if (mu := exact_mu(releases)) is not None:
         return gdp.gdp_delta(mu, epsilon)
-    loss = composed_loss(gaussians)
+    loss = composed_loss(releases)
     if loss is None:
-        return min(_total_variation(gaussians), rdp.delta(ledger, epsilon))
+        return min(_total_variation(releases), rdp.delta(ledger, epsilon))
     found = float(loss.delta(epsilon))
     if loss.exhausted or found < 2 * loss.rounding:
         found = min(found, rdp.delta(ledger, epsilon))
-    return min(found, _total_variation(gaussians))
+    return min(found, _total_variation(releases))
 
 
 def _report(ledger: Ledger, epsilon: float, delta: float, how: str, interval: float | None = None) -> Report:
     return Report("pld", epsilon, delta, ledger.relation, Status.PROVEN, how, interval)
 
 
-def gaussian_releases(ledger: Ledger) -> list[Gaussian] | None:
-    """The ledger as Gaussian releases, all plain ones as a single one; None if something had no noise."""
+def priced_releases(ledger: Ledger) -> list[Release] | None:
+    """The ledger as releases, all plain Gaussian ones as a single one; None if something had no noise."""
     import dp_accounting
 
     sampled, plain = [], 0.0
@@ -111,7 +127,9 @@ def gaussian_releases(ledger: Ledger) -> list[Gaussian] | None:
         event = term.event
         if isinstance(event, dp_accounting.NonPrivateDpEvent):
             return None
-        if isinstance(event, dp_accounting.GaussianDpEvent):
+        if isinstance(event, SampledNoise):
+            sampled.append(Encoded(event.noise, event.codebook, event.sampling_rate, term.count))
+        elif isinstance(event, dp_accounting.GaussianDpEvent):
             plain += term.count / event.noise_multiplier**2
         elif isinstance(event, dp_accounting.PoissonSampledDpEvent):
             sampled.append(Gaussian(event.event.noise_multiplier, event.sampling_probability, term.count))
@@ -123,50 +141,48 @@ def gaussian_releases(ledger: Ledger) -> list[Gaussian] | None:
     return sampled + ([Gaussian(1 / math.sqrt(plain), 1.0, 1)] if plain else [])
 
 
-def exact_mu(gaussians: list[Gaussian]) -> float | None:
-    """The mu of a ledger without sampling, whose loss is exactly Gaussian; None if something was sampled."""
-    return 1 / gaussians[0].noise_multiplier if all(g.sampling_rate == 1 for g in gaussians) else None
+def exact_mu(releases: list[Release]) -> float | None:
+    """The mu of a Gaussian ledger without sampling, whose loss is exactly Gaussian; None if it is not."""
+    exact = all(isinstance(release, Gaussian) and release.sampling_rate == 1 for release in releases)
+    return 1 / releases[0].noise_multiplier if exact else None
 
 
-def _total_variation(gaussians: list[Gaussian]) -> float:
+def _total_variation(releases: list[Release]) -> float:
     """An upper bound of delta at epsilon 0: the sum of the steps' own."""
-    return sum(g.count * g.sampling_rate * math.erf(0.5 / g.noise_multiplier / math.sqrt(2)) for g in gaussians)
+    return sum(release.count * release.total_variation() for release in releases)
 
 
-def _rounding(gaussians: list[Gaussian]) -> float:
-    return _ROUNDING_PER_STEP * sum(g.count for g in gaussians)
+def _rounding(releases: list[Release]) -> float:
+    return _ROUNDING_PER_STEP * sum(release.count for release in releases)
 
 
-def composed_loss(gaussians: list[Gaussian]) -> ComposedLoss | None:
+def composed_loss(releases: list[Release]) -> ComposedLoss | None:
     """The privacy loss distribution of all releases together; None where it is too large for a grid."""
-    interval, exhausted = _fitting_interval(gaussians)
+    interval, exhausted = _fitting_interval(releases)
     if interval > _COARSEST_INTERVAL:
         return None
-    first, last = window(_powers(gaussians, interval, "remove"))
+    first, last = window(_powers(releases, interval, "remove"))
     if (excess := (last - first + 1) / _MOST_POINTS) > 1:
         interval, exhausted = interval * 2 ** math.ceil(math.log2(excess)), True
     if interval > _COARSEST_INTERVAL:
         return None
-    remove, add = (composed(_powers(gaussians, interval, direction)) for direction in ("remove", "add"))
-    return ComposedLoss(remove, add, interval, _rounding(gaussians), exhausted)
+    remove, add = (composed(_powers(releases, interval, direction)) for direction in ("remove", "add"))
+    return ComposedLoss(remove, add, interval, _rounding(releases), exhausted)
 
 
-def _powers(gaussians: list[Gaussian], interval: float, direction: str) -> list[Power]:
-    return [
-        Power(getattr(one_step_loss(g.noise_multiplier, g.sampling_rate, interval), direction), g.count)
-        for g in gaussians
-    ]
+def _powers(releases: list[Release], interval: float, direction: str) -> list[Power]:
+    return [Power(getattr(release.one_step(interval), direction), release.count) for release in releases]
 
 
-def _fitting_interval(gaussians: list[Gaussian]) -> tuple[float, bool]:
+def _fitting_interval(releases: list[Release]) -> tuple[float, bool]:
     """The grid on which one step fits, and whether it had to stay coarser than the losses call for."""
-    widest = max(high - low for low, high in (span(g.noise_multiplier, g.sampling_rate) for g in gaussians))
+    widest = max(high - low for low, high in (release.span() for release in releases))
     interval = _INTERVAL
     if widest > interval * _MOST_POINTS:
         return interval * 2 ** math.ceil(math.log2(widest / interval / _MOST_POINTS)), True
 
     def whole_moment(interval: float) -> float:
-        return sum(g.count * second_moment(g.noise_multiplier, g.sampling_rate, interval) for g in gaussians)
+        return sum(release.count * release.second_moment(interval) for release in releases)
 
     moment = whole_moment(interval)
     while widest <= interval / 2 * _MOST_POINTS:

@@ -1,7 +1,8 @@
 """The "rdp" accountant: Renyi differential privacy of dp-accounting, with its improved conversion to epsilon.
 
 Guarantee: an upper bound. Renyi divergences of the steps add up (Mironov 2017, arXiv:1702.07476); the
-conversion is that of Canonne, Kamath and Steinke 2020 (arXiv:2004.00010, proposition 12).
+conversion is that of Canonne, Kamath and Steinke 2020 (arXiv:2004.00010, proposition 12). Releases with other noise
+than Gaussian are priced by `sampled_noise`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import numpy as np
 
 from tfdp.accounting.ledger import Ledger
 from tfdp.accounting.reports import Report, Status
-from tfdp.accounting.translation import terms
+from tfdp.accounting.sampled_noise import sampled_noise_rdp
+from tfdp.accounting.translation import SampledNoise, terms
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 # dp-accounting sums series and takes the logarithm of a number near 1: of rates so small that the divergence
 # of a step is below this error, it would say 0.
 _ROUNDING = 1e-12
+# Of noises priced by their moments: the work grows with the square of the highest order. Beyond it an order is left out.
+_HIGHEST_ORDER = 128
 
 
 def report(ledger: Ledger, delta: float, orders: Sequence[float] | None = None) -> Report:
@@ -69,8 +73,11 @@ def curve(ledger: Ledger, orders: Sequence[float]) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=64)
-def _one_step(event: DpEvent, orders: tuple[float, ...]) -> np.ndarray:
+def _one_step(event: DpEvent | SampledNoise, orders: tuple[float, ...]) -> np.ndarray:
     import dp_accounting
+
+    if isinstance(event, SampledNoise):
+        return _between_whole_orders(event, np.asarray(orders, dtype=float))
     from dp_accounting.rdp import RdpAccountant
 
     if isinstance(event, dp_accounting.SampledWithoutReplacementDpEvent):
@@ -87,6 +94,23 @@ def _one_step(event: DpEvent, orders: tuple[float, ...]) -> np.ndarray:
         divergence = np.maximum(divergence, 0) * (1 + _ROUNDING) + slack
     # An order that could not be computed says nothing; infinity leaves it out.
     divergence = np.where(np.isnan(divergence), math.inf, divergence)
+    divergence.setflags(write=False)
+    return divergence
+
+
+def _between_whole_orders(event: SampledNoise, orders: np.ndarray) -> np.ndarray:
+    """The divergence at any order up to the highest, from those at whole orders.
+
+    (a - 1) D_a = log E_Q [(P / Q)^a] is convex in a (Hoelder), and 0 at a = 1: its chords lie above it.
+    """
+    whole = np.arange(2, _HIGHEST_ORDER + 1)
+    logs = (whole - 1) * sampled_noise_rdp(event.noise, event.codebook, event.sampling_rate, whole)
+    low = np.clip(np.floor(orders).astype(int), 1, _HIGHEST_ORDER)
+    share = np.clip(orders - low, 0.0, 1.0)
+    logs = np.concatenate([[0.0, 0.0], logs, logs[-1:]])  # at the index of the order
+    with np.errstate(invalid="ignore"):
+        chords = np.where(share == 0, logs[low], (1 - share) * logs[low] + share * logs[low + 1])
+    divergence = np.where(orders > _HIGHEST_ORDER, math.inf, chords / (orders - 1))
     divergence.setflags(write=False)
     return divergence
 

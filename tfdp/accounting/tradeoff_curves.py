@@ -135,11 +135,11 @@ def tradeoff(ledger: Ledger, *, accountant: str = "pld") -> Tradeoff:
     if chosen is gdp:
         mu, exact = gdp.mu_of(ledger)
         return _GaussianTradeoff(mu, Status.PROVEN if exact else Status.APPROXIMATE)
-    gaussians = pld.gaussian_releases(ledger) if chosen is pld else None
-    if gaussians and (mu := pld.exact_mu(gaussians)) is not None:
+    releases = pld.priced_releases(ledger) if chosen is pld else None
+    if releases and (mu := pld.exact_mu(releases)) is not None:
         return _GaussianTradeoff(mu, Status.PROVEN)
     epsilons = np.linspace(0.0, min(chosen.report(ledger, 1e-9).epsilon, _LARGEST_EPSILON), _CURVE_POINTS)
-    loss = pld.composed_loss(gaussians) if gaussians else None
+    loss = pld.composed_loss(releases) if releases else None
     if loss is not None:
         deltas = loss.delta(epsilons)
     else:

@@ -1,8 +1,8 @@
 """From a ledger's lines to dp-accounting's events: the one place that knows which release costs what.
 
 A line is an (event, sampling) pair; the table below says, by their types, which `dp_accounting.DpEvent`
-prices it and how often. The accountants know DpEvents only. A new mechanism adds its rows to the table; a
-pair without a row is refused, never guessed.
+prices it and how often. The accountants know DpEvents, and `SampledNoise`, for which dp-accounting has none. A new
+mechanism adds its rows to the table; a pair without a row is refused, never guessed.
 """
 
 from __future__ import annotations
@@ -11,26 +11,37 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tfdp.accounting.events import Event, GaussianEvent, NotPrivateEvent
+from tfdp.accounting.codebooks import Codebook
+from tfdp.accounting.events import EncodedEvent, Event, GaussianEvent, NotPrivateEvent
 from tfdp.accounting.ledger import Ledger, Line
 from tfdp.accounting.samplings import FixedSize, FullBatch, Poisson, Sampling, Shuffled
+from tfdp.noise import Noise
 
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
 
 @dataclasses.dataclass(frozen=True)
+class SampledNoise:
+    """Noise of any family on a sum of vectors that lie under codewords, Poisson-sampled (`sampled_noise`)."""
+
+    noise: Noise
+    codebook: Codebook
+    sampling_rate: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Term:
-    """`count` compositions of one DpEvent. Equal terms of a ledger are merged, in the order of first
+    """`count` compositions of one release. Equal terms of a ledger are merged, in the order of first
     appearance."""
 
-    event: DpEvent
+    event: DpEvent | SampledNoise
     count: int
 
 
 def terms(ledger: Ledger) -> list[Term]:
     """What the accountants have to compose. Lines of no steps cost nothing and give no term."""
-    counts: dict[DpEvent, int] = {}
+    counts: dict[DpEvent | SampledNoise, int] = {}
     for line in ledger:
         if line.steps:
             term = _term(line)
@@ -97,6 +108,26 @@ def _fixed_size_gaussian(line: Line) -> Term:
     return Term(event, line.steps)
 
 
+def _poisson_encoded(line: Line) -> Term:
+    return Term(SampledNoise(line.event.noise, line.event.codebook, line.sampling.sampling_rate), line.steps)
+
+
+def _full_batch_encoded(line: Line) -> Term:
+    return Term(SampledNoise(line.event.noise, line.event.codebook, 1.0), line.steps)
+
+
+def _shuffled_encoded(line: Line) -> Term:
+    """As for the Gaussian: once a pass."""
+    return Term(SampledNoise(line.event.noise, line.event.codebook, 1.0), line.passes)
+
+
+def _fixed_size_encoded(line: Line) -> Term:
+    raise ValueError(
+        "no accountant prices EncodedEvent under FixedSize sampling: a replaced record moves the sum by the difference of "
+        "two encoded vectors, which lies under no codeword; draw Poisson lots"
+    )
+
+
 def _not_private(line: Line) -> Term:
     import dp_accounting
 
@@ -108,5 +139,9 @@ _RULES: dict[tuple[type[Event], type[Sampling]], Callable[[Line], Term]] = {
     (GaussianEvent, FullBatch): _full_batch_gaussian,
     (GaussianEvent, Shuffled): _shuffled_gaussian,
     (GaussianEvent, FixedSize): _fixed_size_gaussian,
+    (EncodedEvent, Poisson): _poisson_encoded,
+    (EncodedEvent, FullBatch): _full_batch_encoded,
+    (EncodedEvent, Shuffled): _shuffled_encoded,
+    (EncodedEvent, FixedSize): _fixed_size_encoded,
     (NotPrivateEvent, Sampling): _not_private,
 }

@@ -1,0 +1,1 @@
+"""Tests of the accountants, none of which needs TensorFlow."""
