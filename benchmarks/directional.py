@@ -30,6 +30,7 @@ import scipy.special
 import tfdp
 from benchmarks import networks, plots, protocol
 from models import bu_2019
+from tfdp.mechanisms.published import published_scales
 
 DELTA = 1e-5
 TUNING_SEED = 10**6
@@ -192,20 +193,13 @@ def _load(folder: str, case: Case) -> tuple:
         return x, y, x_test, y_test
 
 
-def published_scales(w: np.ndarray, radius: float, tau: float) -> np.ndarray:
-    """sigma of Xiang et al. 2021, equations 11 and 13; lambda such that constraint (8) is met at their Delta."""
-    delta = radius * w / np.linalg.norm(w)
-    shape = np.cbrt(delta**2 / np.abs(w))
-    return shape * np.sqrt(np.sum((delta / shape) ** 2) / tau)
-
-
 def figure() -> None:
     """By how much the published noise misses its own constraint, and where the clip has its shape."""
     random, spreads = np.random.default_rng(0), np.linspace(0, 3, 25)
     missed = []
     for spread in spreads:
-        draws = [published_scales(random.lognormal(0, spread, 1000), 1.0, 1.0) for _ in range(20)]
-        missed.append(np.mean([1 / sigma.min() ** 2 for sigma in draws]))
+        draws = [published_scales([random.lognormal(0, spread, 1000)], 1.0, 1.0) for _ in range(20)]
+        missed.append(np.mean([1 / np.min(sigma) ** 2 for (sigma,) in draws]))
     picture, axes = plots.pyplot.subplots(figsize=(6, 3.5), layout="constrained")
     axes.semilogy(spreads, missed, label="as published: clipped to a ball")
     axes.semilogy(spreads, np.ones_like(spreads), label="clipped in the shape of the noise")

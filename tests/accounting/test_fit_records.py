@@ -5,8 +5,18 @@ import json
 
 import pytest
 
-from tfdp.accounting import Budget, FitRecord, GaussianEvent, Ledger, Poisson, Shuffled, Watcher
-from tfdp.accounting.fit_records import dumps, loads, with_record
+from tfdp.accounting import (
+    Budget,
+    FitRecord,
+    FullBatch,
+    GaussianEvent,
+    Ledger,
+    Poisson,
+    Schedule,
+    Shuffled,
+    Watcher,
+)
+from tfdp.accounting.fit_records import dumps, loads, on_schedule, with_record
 
 PLANNED = Ledger().record(GaussianEvent(1.1), Poisson(256 / 60000, 60000), 500)
 FULL = FitRecord(
@@ -17,6 +27,8 @@ FULL = FitRecord(
     watchers=(Watcher("EarlyStopping", "loss", "stops training"), Watcher("Custom", None, "unknown")),
     budgets=(Budget(3.0, 1e-5), Budget(0.1 + 0.2, 1e-6, "rdp", 9.8)),
     planned=PLANNED,
+    schedule=Schedule(GaussianEvent(20.0), FullBatch(60000), 235),
+    scheduled=2,
 )
 
 
@@ -39,11 +51,23 @@ def test_records_stay_hashable_after_json():
 
 
 def test_alike_fits_add_up():
-    later = dataclasses.replace(FULL, steps=30, fits=1, planned=Ledger())
+    later = dataclasses.replace(FULL, steps=30, fits=1, planned=Ledger(), scheduled=1)
     merged = FULL.merged(later)
-    assert (merged.steps, merged.fits) == (500, 3)
+    assert (merged.steps, merged.fits, merged.scheduled) == (500, 3, 3)
     assert merged.planned == PLANNED
-    assert dataclasses.replace(merged, steps=FULL.steps, fits=FULL.fits) == FULL
+    assert dataclasses.replace(merged, steps=FULL.steps, fits=FULL.fits, scheduled=FULL.scheduled) == FULL
+
+
+def test_of_a_schedule_steps_and_releases_are_counted_apart():
+    other = dataclasses.replace(FULL, schedule=dataclasses.replace(FULL.schedule, every=100))
+    assert on_schedule((FULL, other, FitRecord(7, 10), FULL), FULL.schedule) == (2 * 468, 4)
+    assert on_schedule((FitRecord(7, 10),), FULL.schedule) == (0, 0)
+
+
+def test_records_that_were_written_before_there_were_schedules_are_read():
+    (old,) = json.loads(dumps([dataclasses.replace(FULL, schedule=None, scheduled=0)]))
+    del old["schedule"], old["scheduled"]
+    assert loads(json.dumps([old])) == (dataclasses.replace(FULL, schedule=None, scheduled=0),)
 
 
 def test_of_two_plans_the_longer_one_counts_line_by_line():
@@ -60,6 +84,8 @@ def test_of_two_plans_the_longer_one_counts_line_by_line():
         {"unchecked": ()},
         {"watchers": FULL.watchers[:1]},
         {"budgets": ()},
+        {"schedule": None, "scheduled": 0},
+        {"schedule": Schedule(GaussianEvent(20.0), FullBatch(60000), 234)},
         {"budgets": (Budget(3.0, 1e-5), Budget(0.1 + 0.2, 1e-6, "rdp", 9.9))},
     ],
 )

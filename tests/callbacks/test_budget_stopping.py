@@ -210,6 +210,16 @@ def test_after_ordinary_training_it_says_that_no_budget_can_be_kept():
     assert "one more" not in stop.stopped_because
 
 
+def test_in_a_model_that_was_loaded_a_budget_that_does_not_bind_says_nothing(tmp_path):
+    model = model_with()
+    fit(model, epochs=2)
+    model.save(tmp_path / "model.keras")
+    loaded, stop = keras.models.load_model(tmp_path / "model.keras"), BudgetStopping(100.0, 1e-5)
+    fit(loaded, stop, epochs=1)
+    assert loaded.optimizer.ledger.steps == 60
+    assert stop.stopped_because is None
+
+
 class Rewinds(keras.callbacks.Callback):
     """Goes back to a checkpoint in the middle of fit."""
 
@@ -330,3 +340,26 @@ def test_a_full_batch_is_priced_without_sampling():
     (line,) = model.optimizer.ledger
     assert line.sampling == FullBatch(SIZE)
     assert spent((1, 30.0, line.steps)) <= 0.2 < spent((1, 30.0, line.steps + 1))
+
+
+@pytest.mark.parametrize("accountant", ["pld", "rdp"])
+@pytest.mark.parametrize(("every", "target"), [(None, 1.0), (7, 0.8), (1, 0.6), (None, 0.05)])
+def test_full_gradients_are_within_the_budget_too(every, target, accountant):
+    noise = {"noise_multiplier": 2.0, "direction_noise_multiplier": 40.0, "direction_steps": every}
+    optimizer = tfdp.DirectionalDPSGD(0.1, l2_norm_clip=1.0, direction="full_gradient", **noise)
+    model = tiny.private(optimizer)
+    fit(model, BudgetStopping(target, 1e-5, accountant))
+    counted = {type(line.sampling): line.steps for line in model.optimizer.ledger}
+    steps, full = counted.get(tfdp.accounting.Poisson, 0), counted.get(FullBatch, 0)
+    every = 20 if every is None else every
+
+    def cost(steps):
+        order = [budget.order for record in optimizer.fits for budget in record.budgets]
+        by = (lambda: RdpAccountant(order)) if accountant == "rdp" and order else PLDAccountant
+        return spent((0.05, 2.0, steps), (1, 40.0, -(-steps // every)), accountant=by)
+
+    assert full == -(-steps // every)
+    assert int(optimizer.iterations) == steps
+    assert cost(steps) <= target
+    if steps:
+        assert cost(steps + 1) > target * (1 - 1e-3)

@@ -228,3 +228,24 @@ def test_no_retracing_per_lot_size():
     iterator = iter(PoissonBatches(np.zeros((1000, 3)), batch_size=100).dataset())
     assert len({int(count(iterator)) for _ in range(50)}) > 5
     assert len(traces) == 1
+
+
+@pytest.mark.parametrize("rows", [1, 3, 7, 20, 50])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_once_through_shows_every_record_once_in_parts_of_one_shape(rows, shards):
+    whole = PoissonBatches(np.arange(20), batch_size=5)
+    seen = []
+    for index in range(shards):
+        part = whole.shard(index, shards)
+        for _ in range(2):  # every iteration begins anew
+            parts = list(part.once_through(rows))
+            assert {x.shape[0] for (x,), _ in parts} == {min(rows, part.size)}
+            found = np.concatenate([x.numpy()[present] for (x,), present in parts])
+            np.testing.assert_array_equal(found, np.arange(20)[index::shards])
+        seen += list(found)
+    assert sorted(seen) == list(range(20))
+
+
+def test_once_through_needs_a_row_at_least():
+    with pytest.raises(ValueError, match="rows must be a whole number of at least 1"):
+        PoissonBatches(np.arange(20), batch_size=5).once_through(0)

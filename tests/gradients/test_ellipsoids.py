@@ -24,6 +24,13 @@ def positive(seed, *shape):
     return (10.0 ** np.random.default_rng(seed).uniform(-2, 2, shape)).astype("f4")
 
 
+def mostly_infinite(seed, *shape):
+    """Scales that leave nine of ten coordinates out."""
+    scales = 1 / positive(seed, *shape)
+    scales[np.random.default_rng(seed).random(shape) < 0.9] = np.inf
+    return scales
+
+
 def assert_norms(gradient, stretch, rtol=1e-3):
     """Of ``g * stretch``: never below, and hardly above."""
     stretched = gradient.materialise().numpy().astype("f8") * stretch
@@ -133,6 +140,54 @@ def test_distances_where_places_cancel(far):
         for i in range(B):
             summed = OuterSum(a, d, (8, 8)).weighted_sum(tf.one_hot(i, B)).numpy().astype("f8") - centre
             assert norms[i] >= np.sum(np.square(summed))
+
+
+GRADIENTS = {
+    "one place": lambda: OuterSum(normals(0, B, 1, 1, 20), normals(1, B, 1, 1, 30), (20, 30)),
+    "several places": lambda: OuterSum(normals(0, B, 1, 7, 20), normals(1, B, 1, 7, 30), (20, 30)),
+    "rows": lambda: Rows(np.array([[0, 3, 0, 3, 1]] * B), normals(0, B, 5, 12), (9, 12)),
+    "built": lambda: Materialised(normals(0, B, 20, 30), (20, 30)),
+    "convolution": lambda: Convolved(
+        normals(0, B, 8, 9, 3), normals(1, B, 6, 7, 4), Window((3, 3), (1, 1), (1, 1), "valid"), (3, 3, 3, 4)
+    ),
+}
+
+
+@pytest.mark.parametrize("xla", [False, True])
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_coordinates_of_infinite_scale_have_no_part_in_a_norm(name, keeps, xla, monkeypatch):
+    if not keeps:
+        monkeypatch.setattr(factored, "_WORTH_KEEPING", 0)
+    shape = GRADIENTS[name]().shape
+    scales, far = mostly_infinite(3, *shape), np.full(shape, np.inf, "f4")
+
+    def norms(scales):
+        lot = LotGradients([GRADIENTS[name]()], [tf.ones(shape)], tf.constant(B), 1.0)
+        return lot.squared_norms(Ellipsoid([scales]))
+
+    with compiling(xla):
+        compiled = tf.function(norms, jit_compile=xla or None)
+        found, none = compiled(tf.constant(scales)).numpy(), compiled(tf.constant(far)).numpy()
+    gradients = GRADIENTS[name]().materialise().numpy().astype("f8").reshape(B, -1)
+    inside = np.isfinite(scales.ravel())
+    assert 0 < inside.sum() < 0.2 * inside.size
+    wanted = np.square(gradients[:, inside] / scales.ravel()[inside]).sum(1)
+    assert np.all(found >= wanted * (1 - 1e-5))
+    np.testing.assert_allclose(found, wanted, rtol=1e-3)
+    assert np.all((none >= 0) & (none <= 1e-6 * np.square(gradients).sum(1)))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_is_so_in_coordinates_of_infinite_scale_too(bad):
+    """Such an example is left out: 0 times it is not 0."""
+    a, d = normals(0, B, 1, 1, 4), normals(1, B, 1, 1, 6)
+    a[2, 0, 0, 3] = bad
+    scales = np.ones((4, 6), "f4")
+    scales[3] = np.inf
+    lot = LotGradients([OuterSum(a, d, (4, 6))], [tf.ones((4, 6))], tf.constant(B), 1.0)
+    finite = np.isfinite(lot.squared_norms(Ellipsoid([tf.constant(scales)])).numpy())
+    np.testing.assert_array_equal(finite, np.arange(B) != 2)
 
 
 @pytest.mark.parametrize("name", sorted(SELECTION))

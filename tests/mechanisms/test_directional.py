@@ -1,21 +1,15 @@
 """The scales of directional noise, and what clip and noise make of them."""
 
-import keras
 import numpy as np
 import pytest
 import scipy.optimize
 import tensorflow as tf
 
-from tfdp.gradients import Ellipsoid, Materialised
-from tfdp.gradients.engine import LotGradients
+from tests.mechanisms.lots import SHAPES, flat, lot_of, weights
+from tfdp.gradients import Ellipsoid
 from tfdp.mechanisms import DirectionalMechanism, GaussianMechanism, SecretGenerator
 
-SHAPES = [(3, 4), (5,)]
 CLIP, SIGMA, LOT = 0.7, 1.3, 20.0
-
-
-def weights():
-    return [keras.Variable(np.zeros(shape, "f4"), name=f"w{i}") for i, shape in enumerate(SHAPES)]
 
 
 def after(mechanism, releases):
@@ -32,10 +26,6 @@ def some_releases(steps=30, seed=0):
     random = np.random.default_rng(seed)
     sizes = [10.0 ** random.uniform(0, 2, shape) for shape in SHAPES]
     return [[(size * random.normal(1, 0.3, size.shape)).astype("f4") for size in sizes] for _ in range(steps)]
-
-
-def flat(parts):
-    return np.concatenate([np.ravel(part) for part in parts]).astype("f8")
 
 
 def test_before_the_first_release_noise_is_isotropic():
@@ -96,11 +86,6 @@ def test_a_state_that_is_not_finite_leaves_an_isotropic_mechanism(bad):
     assert np.all((found >= mechanism.s_min) & (found <= mechanism.s_max))
 
 
-def lot_of(gradients):
-    parts = [Materialised(tf.constant(g), shape) for g, shape in zip(gradients, SHAPES, strict=True)]
-    return LotGradients(parts, weights(), tf.shape(gradients[0])[0], 1.0)
-
-
 def test_scaled_sums_of_neighbouring_lots_differ_by_at_most_the_clip():
     """1,000 random lots, records and scales."""
     mechanism, random = DirectionalMechanism(CLIP, SIGMA), np.random.default_rng(0)
@@ -151,7 +136,7 @@ def test_with_scales_of_one_it_is_the_mechanism_of_noisy_sgd():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"direction": "full"}, "'noisy_gradient', 'ones'"),
+        ({"direction": "full"}, "'full_gradient', 'ones'"),
         ({"direction": 3}, "a function of a weight"),
         ({"s_min": 0.0}, "s_min must be a positive"),
         ({"s_min": 2.0}, "must lie between"),

@@ -162,12 +162,6 @@ def test_with_scales_of_one_weights_are_those_of_noisy_sgd():
         np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("name", ["as_published", "pruning_ratio", "direction_budget"])
-def test_what_is_planned_is_refused_by_name(name):
-    with pytest.raises(ValueError, match=f"{name}= is not available"):
-        directional(**{name: 0.5})
-
-
 @pytest.mark.parametrize("direction", ["ones", [np.full((3, 1), 2.0), np.ones(1)], [2.0, 1.0], twice_for_kernels])
 def test_config_round_trips(direction):
     optimizer = directional(direction=direction)

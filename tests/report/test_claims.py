@@ -10,11 +10,14 @@ from dp_accounting.rdp import RdpAccountant
 
 from tests.report import runs
 from tfdp.accounting import (
+    FitRecord,
     FixedSize,
+    FullBatch,
     GaussianEvent,
     Ledger,
     Poisson,
     Relation,
+    Schedule,
     Shuffled,
     Status,
     Watcher,
@@ -145,6 +148,57 @@ def test_several_kinds_of_steps_are_proven_on_the_callers_word_which_is_printed(
 
 def test_the_callers_word_changes_nothing_for_one_kind_of_steps():
     assert runs.statement(SINGLE, delta=1e-5, settings_fixed_beforehand=True) == runs.statement(SINGLE, delta=1e-5)
+
+
+# Releases on a schedule
+
+
+EVERY_50 = Schedule(GaussianEvent(20.0), FullBatch(60000), 50)
+
+
+def scheduled(steps: int, releases: int, **circumstances) -> tuple[Ledger, FitRecord]:
+    made = Ledger.combined(runs.ledger(20.0, steps=releases, sampling=FullBatch(60000)), runs.ledger(1.1, steps=steps))
+    return made, runs.fit(steps + releases, schedule=EVERY_50, scheduled=releases, **circumstances)
+
+
+@pytest.mark.parametrize(("steps", "releases"), [(0, 1), (100, 2), (100, 3), (101, 3)])
+def test_a_beginning_of_one_schedule_is_proven(steps, releases):
+    made = runs.statement(*scheduled(steps, releases), delta=1e-5)
+    step = dp_accounting.PoissonSampledDpEvent(256 / 60000, dp_accounting.GaussianDpEvent(1.1))
+    counted = PLDAccountant().compose(step, steps) if steps else PLDAccountant()
+    expected = counted.compose(dp_accounting.GaussianDpEvent(20.0), releases).get_epsilon(1e-5)
+    assert runs.main(made).status is Status.PROVEN
+    assert runs.main(made).reasons == ()
+    assert made.epsilon == pytest.approx(expected, rel=1e-3, abs=1e-9)
+
+
+@pytest.mark.parametrize(("steps", "releases"), [(100, 1), (100, 4), (101, 2), (1, 2)])
+def test_what_is_no_beginning_of_the_schedule_is_not(steps, releases):
+    made = runs.statement(*scheduled(steps, releases), delta=1e-5)
+    assert (runs.main(made).status, made.epsilon) == (Status.APPROXIMATE, None)
+
+
+def test_two_kinds_of_steps_are_two_on_a_schedule_as_well():
+    ledger, record = scheduled(100, 2)
+    other = runs.ledger(0.9, steps=50)
+    again = runs.fit(50, schedule=EVERY_50)
+    made = runs.statement(Ledger.combined(ledger, other), record, again, delta=1e-5)
+    assert made.epsilon is None
+    assert "3 kinds of steps" in runs.main(made).reasons[0]
+
+
+def test_steps_that_no_fit_describes_are_on_no_schedule():
+    ledger, record = scheduled(100, 2)
+    described = dataclasses.replace(record, steps=52, scheduled=2)
+    assert runs.statement(ledger, described, delta=1e-5).epsilon is None
+    assert runs.statement(ledger, delta=1e-5).epsilon is None
+
+
+def test_a_schedule_that_a_callback_may_have_ended_is_priced_at_its_plan():
+    planned, _ = scheduled(300, 6)
+    ledger, record = scheduled(120, 3, watchers=(runs.VAL_STOP,), planned=planned)
+    made = runs.statement(ledger, record, delta=1e-5)
+    assert made.epsilon == pytest.approx(epsilon(planned, delta=1e-5))
 
 
 # Callbacks

@@ -57,7 +57,7 @@ def test_an_epsilon_is_never_rounded_down():
             Poisson(0.01, 60000, public_size=True),
             "each of 60,000 records (a public, rounded number) with probability 1 %",
         ),
-        (FullBatch(60000), "every step used every one of 60,000 records"),
+        (FullBatch(60000), "each used every one of 60,000 records"),
         (
             runs.DECLARED,
             "declared by the user: batches of 256 of 60,000 records, each record at most once a pass; 1 pass",

@@ -9,7 +9,7 @@ from tfdp.accounting.accountants import delta, epsilon, report
 from tfdp.accounting.budgets import Budget
 from tfdp.accounting.calibration import gdp_noise_multiplier, max_more_steps, max_steps, noise_multiplier
 from tfdp.accounting.codebooks import Codebook
-from tfdp.accounting.events import EncodedEvent, Event, GaussianEvent, NotPrivateEvent
+from tfdp.accounting.events import EncodedEvent, Event, GaussianEvent, NotPrivateEvent, PublishedEvent
 from tfdp.accounting.fit_records import FitRecord, Watcher
 from tfdp.accounting.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from tfdp.accounting.information import (
@@ -23,6 +23,7 @@ from tfdp.accounting.noise_comparison import NoiseComparison, compare_noises
 from tfdp.accounting.reports import Report, Status
 from tfdp.accounting.sampled_noise import sampled_noise_rdp
 from tfdp.accounting.samplings import FixedSize, FullBatch, Poisson, Relation, Sampling, Shuffled
+from tfdp.accounting.schedules import Schedule
 from tfdp.accounting.tradeoff_curves import Tradeoff, epsilon_delta_tradeoff, gdp_tradeoff, tradeoff
 
 __all__ = [
@@ -39,9 +40,11 @@ __all__ = [
     "NoiseComparison",
     "NotPrivateEvent",
     "Poisson",
+    "PublishedEvent",
     "Relation",
     "Report",
     "Sampling",
+    "Schedule",
     "Shuffled",
     "Status",
     "Tradeoff",

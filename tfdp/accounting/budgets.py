@@ -11,6 +11,7 @@ from tfdp.accounting.events import Event, GaussianEvent
 from tfdp.accounting.largest_fitting import largest_fitting
 from tfdp.accounting.ledger import Ledger, Line
 from tfdp.accounting.samplings import FixedSize, Poisson, Sampling
+from tfdp.accounting.schedules import Schedule
 
 # The noise that is added ends at 10.2 standard deviations, which costs a little delta besides the Gaussian's
 # (tfdp.mechanisms.finite_support_delta). A filter sets this share of its delta apart for it, so that its target is the
@@ -72,20 +73,24 @@ class Budget:
             return rdp.report(ledger, self._without_tails().delta, (self.order,)).epsilon
         return accountants.epsilon(ledger, delta=self.delta, accountant=self.accountant)
 
-    def steps_that_fit(self, ledger: Ledger, event: Event, sampling: Sampling, planned: int) -> int:
+    def steps_that_fit(
+        self, ledger: Ledger, event: Event, sampling: Sampling, planned: int, schedule: Schedule | None = None
+    ) -> int:
         """The largest number of steps, up to `planned`, with which the budget is kept after `ledger`.
 
-        `planned` itself is priced first, and nothing else if it fits. 0 if not even one step fits or the budget is
-        already overspent.
+        With a `schedule`, together with the releases that it puts between them. `planned` itself is priced first, and
+        nothing else if it fits. 0 if not even one step fits or the budget is already overspent.
         """
         planned = checks.count("planned", planned, "write how many steps training would take")
         if planned == 0:
             return 0
-        if self.epsilon(ledger.record(event, sampling, planned)) <= self.target_epsilon:
+        if self.epsilon(_with_steps(ledger, event, sampling, planned, schedule)) <= self.target_epsilon:
             return planned
-        return most_steps(self, ledger, event, sampling, at_most=planned - 1)
+        return most_steps(self, ledger, event, sampling, at_most=planned - 1, schedule=schedule)
 
-    def as_filter(self, ledger: Ledger, event: Event, sampling: Sampling, planned: int) -> Budget:
+    def as_filter(
+        self, ledger: Ledger, event: Event, sampling: Sampling, planned: int, schedule: Schedule | None = None
+    ) -> Budget:
         """For "rdp", this budget with the order fixed at the one that is best for the plan; otherwise this budget.
 
         Guarantee: the filter allows exactly as many steps of the plan as the budget does with the best of all orders at
@@ -95,9 +100,9 @@ class Budget:
         if self.accountant != "rdp" or self.order is not None:
             return self
         left = self._without_tails()
-        fitting = left.steps_that_fit(ledger, event, sampling, planned)
+        fitting = left.steps_that_fit(ledger, event, sampling, planned, schedule)
         # Where no step fits, the first step's order: it allows none either.
-        whole = ledger.record(event, sampling, max(fitting, 1))
+        whole = _with_steps(ledger, event, sampling, max(fitting, 1), schedule)
         return dataclasses.replace(self, order=rdp.report(whole, left.delta).order)
 
     def noise_multiplier(
@@ -145,16 +150,29 @@ class Budget:
         return dataclasses.replace(self, delta=self.delta * (1 - TAILS_SHARE))
 
 
-def most_steps(budget: Budget, ledger: Ledger, event: Event, sampling: Sampling, *, at_most: int) -> int:
+def most_steps(
+    budget: Budget,
+    ledger: Ledger,
+    event: Event,
+    sampling: Sampling,
+    *,
+    at_most: int,
+    schedule: Schedule | None = None,
+) -> int:
     """The search under `Budget.steps_that_fit` and `max_more_steps`: so many further steps fit, one more does not."""
 
     def cost(steps: float) -> float:
-        return budget.epsilon(ledger.record(event, sampling, int(steps)))
+        return budget.epsilon(_with_steps(ledger, event, sampling, int(steps), schedule))
 
     if at_most == 0 or cost(0) > budget.target_epsilon:
         return 0
     guess = _guessed_steps(budget, event, sampling)
     return int(largest_fitting(cost, budget.target_epsilon, guess, least=1, most=at_most, whole=True))
+
+
+def _with_steps(ledger: Ledger, event: Event, sampling: Sampling, steps: int, schedule: Schedule | None) -> Ledger:
+    ledger = ledger.record(event, sampling, steps)
+    return ledger if schedule is None else schedule.recorded(ledger, steps)
 
 
 def _first_guess(budget: Budget, sampling: Sampling, steps: int) -> float:
@@ -164,6 +182,7 @@ def _first_guess(budget: Budget, sampling: Sampling, steps: int) -> float:
 
 
 def _guessed_steps(budget: Budget, event: Event, sampling: Sampling) -> float:
+    event = event.at_worst
     if not isinstance(event, GaussianEvent):
         return 1000.0
     rate, count, sensitivity = _as_poisson(sampling, 1000)

@@ -27,6 +27,11 @@ class Event:
         super().__init_subclass__(**kwargs)
         Event.kinds[cls.__name__] = cls
 
+    @property
+    def at_worst(self) -> Event:
+        """The event that accountants price: this one, or one that reveals at least as much."""
+        return self
+
 
 @dataclasses.dataclass(frozen=True)
 class GaussianEvent(Event):
@@ -73,3 +78,30 @@ class NotPrivateEvent(Event):
             raise ValueError(
                 f"reason must be a non-empty string, not {self.reason!r}: say what was released without privacy"
             )
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedEvent(Event):
+    """A step of an algorithm whose paper claims more than what was run gives.
+
+    The paper claims that all planned steps together are (`claimed_epsilon`, `claimed_delta`)-differentially private;
+    `reason` says, in one sentence, why that does not follow. What is proven is another matter: `noise_multiplier` is a
+    bound that was known before the step. Whatever the records are, the step is at worst a Gaussian mechanism with
+    that noise multiplier. None if there is no such bound: the step then costs infinity.
+    """
+
+    claimed_epsilon: float
+    claimed_delta: float
+    reason: str
+    noise_multiplier: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "claimed_epsilon", checks.target_epsilon(self.claimed_epsilon))
+        object.__setattr__(self, "claimed_delta", checks.delta(self.claimed_delta))
+        NotPrivateEvent(self.reason)  # checks it
+        if self.noise_multiplier is not None:
+            object.__setattr__(self, "noise_multiplier", checks.noise_multiplier(self.noise_multiplier))
+
+    @property
+    def at_worst(self) -> Event:
+        return NotPrivateEvent(self.reason) if self.noise_multiplier is None else GaussianEvent(self.noise_multiplier)

@@ -50,6 +50,7 @@ def terms(ledger: Ledger) -> list[Term]:
 
 
 def _term(line: Line) -> Term:
+    line = dataclasses.replace(line, event=line.event.at_worst)
     for event_type in type(line.event).__mro__:
         for sampling_type in type(line.sampling).__mro__:
             if rule := _RULES.get((event_type, sampling_type)):

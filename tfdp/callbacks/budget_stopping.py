@@ -56,7 +56,7 @@ class BudgetStopping(PrivacyLogger):
         run = self.training.run
         if not run.settled:  # there was no epoch to run
             return
-        last, released = run.keep_within(self.budget), run.book.steps
+        last, released = run.keep_within(self.budget), run.book.released
         if last < run.planned_end and released >= last:
             taken, planned = released - run.began_at, run.planned_end - run.began_at
             self.stopped_because = f"ended after {taken} of {planned} planned steps: {self._reason()}."

@@ -1,4 +1,4 @@
-"""Poisson lots as plain arrays of record numbers."""
+"""Lots as plain arrays of record numbers: Poisson samples, and all records one after the other."""
 
 import dataclasses
 import math
@@ -45,6 +45,27 @@ class PoissonLots:
         members = generator.choice(self.size, rows, replace=False, shuffle=False)
         members.sort()  # a lot is a set; in order, files on disk are read forwards
         return members
+
+
+@dataclasses.dataclass(frozen=True)
+class Consecutive:
+    """`size` records, numbered first, first + stride, ..., so many `rows` at a time, in order, again and again.
+
+    One round has `len` of them; its last one may have fewer rows.
+    """
+
+    size: int
+    rows: int
+    first: int = 0
+    stride: int = 1
+
+    def __len__(self) -> int:
+        return math.ceil(self.size / self.rows)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        while True:
+            for start in range(0, self.size, self.rows):
+                yield self.first + self.stride * np.arange(start, min(start + self.rows, self.size))
 
 
 @dataclasses.dataclass(frozen=True)

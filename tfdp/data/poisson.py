@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.accounting import FullBatch, Poisson
-from tfdp.data.lots import Buckets, PoissonLots
+from tfdp.data.lots import Buckets, Consecutive, PoissonLots
 from tfdp.data.records import Records
 from tfdp.data.stream import stream
 
@@ -141,6 +141,15 @@ class PoissonBatches:
         lots = PoissonLots(size, rate, seed, first=self._first, stride=self._stride)
         padded_rows = Buckets(size, rate, fine).rows if bucketed else None
         return stream(self._records, lots, expected_rows=size * rate, padded_rows=padded_rows)
+
+    def once_through(self, rows: int) -> tf.data.Dataset:
+        """Every record exactly once, so many rows at a time: a finite dataset of `(record, present)`.
+
+        The last element is filled up with copies of a record that are not present, so that all have one shape.
+        """
+        rows = min(_positive_int("rows", rows), self.size)
+        parts = Consecutive(self.size, rows, self._first, self._stride)
+        return stream(self._records, parts, expected_rows=rows, padded_rows=lambda members: rows).take(len(parts))
 
     def head(self, rows: int) -> tuple[Any, ...]:
         """The first records, as arrays: to build and check a model with. Fewer, if there are not so many."""

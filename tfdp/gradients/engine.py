@@ -23,7 +23,10 @@ UNDERFLOW = 2.0**-100  # more than squares of float32 numbers can lose to underf
 
 
 class Ellipsoid(NamedTuple):
-    """All g with ``||(g - centre) / scales|| <= radius``: a tensor for each weight in its shape; scales are positive."""
+    """All g with ``||(g - centre) / scales|| <= radius``: a tensor for each weight in its shape; scales are positive.
+
+    Where a scale is infinite, g may be anything: that coordinate has no part in a norm.
+    """
 
     scales: list[tf.Tensor]
     centre: list[tf.Tensor] | None = None

@@ -6,15 +6,24 @@ A mechanism states what one step of it releases as an event for the ledger. It k
 from tfdp.mechanisms.adaclip import AdaClipMechanism
 from tfdp.mechanisms.directional import DirectionalMechanism
 from tfdp.mechanisms.finite_support import finite_support_delta
+from tfdp.mechanisms.full_gradient import FullGradient
 from tfdp.mechanisms.gaussian import GaussianMechanism
 from tfdp.mechanisms.normals import standard_normals
+from tfdp.mechanisms.pruning import CompressedMechanism, SupportMechanism
+from tfdp.mechanisms.published import PublishedMechanism
+from tfdp.mechanisms.published_pruning import PrunedPublishedMechanism
 from tfdp.mechanisms.secret_generator import SecretGenerator
 
 __all__ = [
     "AdaClipMechanism",
+    "CompressedMechanism",
     "DirectionalMechanism",
+    "FullGradient",
     "GaussianMechanism",
+    "PrunedPublishedMechanism",
+    "PublishedMechanism",
     "SecretGenerator",
+    "SupportMechanism",
     "finite_support_delta",
     "standard_normals",
 ]

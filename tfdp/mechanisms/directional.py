@@ -12,10 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.gradients import Ellipsoid
+from tfdp.mechanisms.direction import FULL_GRADIENT, ONES, checked_direction, importances_of, loaded_direction
+from tfdp.mechanisms.full_gradient import FullGradient
 from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
 
-NOISY_GRADIENT, ONES = "noisy_gradient", "ones"
+NOISY_GRADIENT = "noisy_gradient"
 _MEAN, _SQUARE, _NOISE, _RELEASES, _IMPORTANCE = "mean", "square", "noise", "releases", "importance"
+_FULL, _FULL_NOISE = "full_gradient", "full_gradient_noise"  # the last one released, and its noise's standard deviation
 _LITTLE = 1e-12  # of the mean moment: what stands for 0
 _LEAST_SCALE, _LARGEST_SCALE = 1e-6, 1e6  # squares of scales and their inverses stay within float32
 _LARGEST_DECAY = 0.99999  # 1 - decay is a float32
@@ -29,7 +32,8 @@ class DirectionalMechanism(GaussianMechanism):
     returns. An example contributes ``min(1, C / ||g / s||) g``, so for two neighbouring lots S / s differs by at most C in
     l2 norm. What is released is S + s * N(0, (noise_multiplier * C)^2 I): divided by s, which is known, it is the Gaussian
     mechanism with noise multiplier ``noise_multiplier`` on S / s. That holds for *any* s that is fixed before the lot is drawn;
-    these are functions of earlier releases and of public numbers alone (``next_state`` sees nothing else).
+    these are functions of earlier releases and of public numbers alone (``next_state`` and ``with_full_gradient`` see nothing
+    else).
 
     How s is chosen is a matter of accuracy, not of privacy. With importances w and second moments m of the coordinates, the
     noise that matters, ``sum w_i s_i``, is least at a given size of the clipped gradients, ``sum m_i / s_i^2``, for
@@ -40,19 +44,28 @@ class DirectionalMechanism(GaussianMechanism):
 
     - m: the mean square of the released gradients less that of their noise. It stands for the moment of the *examples'*
       gradients, which sums do not show.
-    - w: the mean of the released gradients, or what ``direction`` says.
-    - Both are running means with weights falling by ``decay`` a step, and no less than the standard deviation that the noise
-      leaves in them. Where noise is all there is, every s_i is the same; and s_i is always in [s_min, s_max].
+    - w: the mean of the released gradients, the last full gradient that was released, or what ``direction`` says.
+    - Means of releases are running means with weights falling by ``decay`` a step. m and w are no less than the standard
+      deviation that the noise leaves in them. Where noise is all there is, every s_i is the same; and s_i is always in
+      [s_min, s_max].
+
+    The full gradient is a release of its own, with a guarantee and a price of its own: ``FullGradient``.
 
     Args:
         l2_norm_clip: C, the largest norm of an example's contribution divided by s.
         noise_multiplier: standard deviation of the noise in units of ``l2_norm_clip * s``.
-        direction: where w comes from: "noisy_gradient", "ones", a list with an array of positive numbers for each trainable
+        direction: where w comes from: "noisy_gradient", "full_gradient", "ones", a list with an array of positive numbers for each trainable
             weight, or a function that is given such a weight (a ``keras.Variable``) and returns one (or a number). Arrays and
             functions are public knowledge: they must not be computed from the records.
         s_min, s_max: the bounds of s. With both 1 this is the mechanism of NoisySGD, to the last bit.
         decay: of the running means.
+        direction_noise_multiplier: for "full_gradient", the noise of that release in units of ``l2_norm_clip``: needed with
+            ``noise_multiplier``, found with it otherwise.
+        direction_budget: for "full_gradient", the share of a ``target_epsilon`` that all these releases cost by themselves.
+        direction_steps: for "full_gradient", the steps from one to the next; None: ceil(n / batch size), an epoch.
     """
+
+    calibrated = ("noise_multiplier", "direction_noise_multiplier")
 
     def __init__(
         self,
@@ -62,16 +75,12 @@ class DirectionalMechanism(GaussianMechanism):
         s_min: float = 0.1,
         s_max: float = 10.0,
         decay: float = 0.99,
+        direction_noise_multiplier: float | None = None,
+        direction_budget: float = 1 / 8,
+        direction_steps: int | None = None,
     ):
         super().__init__(l2_norm_clip, noise_multiplier)
-        if isinstance(direction, str) and direction not in (NOISY_GRADIENT, ONES):
-            raise ValueError(
-                f"direction must be {NOISY_GRADIENT!r}, {ONES!r}, a list of arrays (one for each trainable weight) or a "
-                f"function of a weight, not {direction!r}."
-            )
-        if not isinstance(direction, str) and not callable(direction):
-            direction = [_array(part) for part in _listed(direction)]
-        self.direction = direction
+        self.direction = checked_direction(direction, (NOISY_GRADIENT, FULL_GRADIENT, ONES))
         self.s_min, self.s_max = number("s_min", s_min, positive=True), number("s_max", s_max, positive=True)
         if not _LEAST_SCALE <= self.s_min <= 1 <= self.s_max <= _LARGEST_SCALE:
             raise ValueError(
@@ -83,6 +92,37 @@ class DirectionalMechanism(GaussianMechanism):
             raise ValueError(
                 f"decay must be at most {_LARGEST_DECAY}, not {decay!r}: means over 1 / (1 - decay) steps."
             )
+        self.full_gradient = self._full_gradient(direction_noise_multiplier, direction_budget, direction_steps)
+
+    def _full_gradient(self, noise_multiplier, share, every) -> FullGradient | None:
+        wanted = isinstance(self.direction, str) and self.direction == FULL_GRADIENT
+        settings = {"direction_noise_multiplier": noise_multiplier, "direction_steps": every}
+        given = [name for name, value in settings.items() if value is not None]
+        if not wanted:
+            if given or share != 1 / 8:
+                name = (*given, "direction_budget")[0]
+                raise ValueError(
+                    f"{name}= goes with direction={FULL_GRADIENT!r}: leave it out, or give that direction."
+                )
+            return None
+        if self._is_a_sphere:
+            raise ValueError(
+                f"direction={FULL_GRADIENT!r} would pay for a direction of which s_min=s_max=1 makes nothing. Give other "
+                "bounds, or leave out direction."
+            )
+        if not 0 < number("direction_budget", share, positive=True) < 1:
+            raise ValueError(f"direction_budget is a share of target_epsilon: between 0 and 1, not {share!r}.")
+        if every is not None and (isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1):
+            raise ValueError(f"direction_steps must be a whole number of at least 1, or None, not {every!r}.")
+        if (self.noise_multiplier is None) != (noise_multiplier is None):
+            raise ValueError(
+                f"direction={FULL_GRADIENT!r} is a release of its own. With noise_multiplier= give its noise as well, "
+                "direction_noise_multiplier= (in units of l2_norm_clip, without any sampling: 20.0 is a usual start); with "
+                "target_epsilon= neither of the two: direction_budget= says which share of the target it may cost."
+            )
+        if noise_multiplier is not None:
+            noise_multiplier = number("direction_noise_multiplier", noise_multiplier, positive=False)
+        return FullGradient(self.l2_norm_clip, noise_multiplier, None if every is None else int(every), float(share))
 
     @property
     def _is_a_sphere(self) -> bool:
@@ -90,37 +130,17 @@ class DirectionalMechanism(GaussianMechanism):
 
     def initial_state(self, weights: Sequence[keras.Variable]) -> State:
         given = not isinstance(self.direction, str)
-        importances = self._importances(weights) if given else []
+        importances = importances_of(self.direction, weights) if given else []
         if self._is_a_sphere:
             return {}
         shapes = [tuple(w.shape) for w in weights]
         state: State = {_RELEASES: [np.zeros((), np.float32)]}
-        for name in (_SQUARE, _NOISE, *([] if given or self.direction == ONES else [_MEAN])):
+        own = [] if given else {NOISY_GRADIENT: [_MEAN], FULL_GRADIENT: [_FULL], ONES: []}[self.direction]
+        for name in (_SQUARE, _NOISE, *own):
             state[name] = [np.zeros(shape, np.float32) for shape in shapes]
+        if _FULL in state:
+            state[_FULL_NOISE] = [np.zeros((), np.float32)]
         return {**state, _IMPORTANCE: importances} if given else state
-
-    def _importances(self, weights: Sequence[keras.Variable]) -> list[np.ndarray]:
-        given = [self.direction(w) for w in weights] if callable(self.direction) else self.direction
-        if len(given) != len(weights):
-            raise ValueError(
-                f"direction has {len(given)} arrays, but the model has {len(weights)} trainable weights: one for each, in "
-                "the order of model.trainable_variables."
-            )
-        found = []
-        for part, weight in zip(given, weights, strict=True):
-            part = _array(part)
-            if not (np.all(np.isfinite(part)) and np.all(part > 0)):
-                raise ValueError(f"direction for {weight.path} must hold positive finite numbers: importances.")
-            try:
-                found.append(np.log(np.broadcast_to(part, weight.shape), dtype=np.float64))
-            except ValueError as error:
-                raise ValueError(
-                    f"direction for {weight.path} has shape {part.shape}, which can't be spread over the weight's "
-                    f"{tuple(weight.shape)}."
-                ) from error
-        # Only their ratios count: scaled to a geometric mean of 1.
-        middle = sum(part.sum() for part in found) / sum(part.size for part in found)
-        return [np.exp(part - middle).astype(np.float32) for part in found]
 
     def ellipsoid(self, state: State) -> Ellipsoid | None:
         return None if self._is_a_sphere else Ellipsoid(self.scales(state))
@@ -153,6 +173,9 @@ class DirectionalMechanism(GaussianMechanism):
             return state[_IMPORTANCE]
         if self.direction == ONES:
             return [tf.ones(part.shape) for part in state[_SQUARE]]
+        if _FULL in state:
+            least = tf.maximum(state[_FULL_NOISE][0], smallest)
+            return [tf.maximum(tf.abs(w), least) for w in state[_FULL]]
         spread = self._spread(state)
         pairs = [
             [self._corrected(state, part) for part in both] for both in zip(state[_MEAN], state[_NOISE], strict=True)
@@ -186,39 +209,25 @@ class DirectionalMechanism(GaussianMechanism):
         running = {name: moved(name, new) for name, new in news.items() if name in state}
         return {_RELEASES: [state[_RELEASES][0] + 1], **running}
 
+    def with_full_gradient(self, state: State, released: list[tf.Tensor], size: tf.Tensor) -> State:
+        stddev = self.full_gradient.noise_multiplier * self.l2_norm_clip / size
+        # One that has run out of range would leave a sphere; the one before is a release as well.
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in released])
+        kept = [tf.where(finite, new, old) for new, old in zip(released, state[_FULL], strict=True)]
+        return {_FULL: kept, _FULL_NOISE: [tf.cast(stddev, tf.float32)]}
+
     def get_config(self) -> dict:
         own = {"direction": self.direction, "s_min": self.s_min, "s_max": self.s_max, "decay": self.decay}
+        full = self.full_gradient
+        if full is not None:
+            own |= {"direction_noise_multiplier": full.noise_multiplier, "direction_budget": full.share}
+            own["direction_steps"] = full.every
         return {**super().get_config(), **own}
 
     @classmethod
     def from_config(cls, config: dict) -> "DirectionalMechanism":
-        return cls(**{**config, "direction": _loaded(config.get("direction", NOISY_GRADIENT))})
+        return cls(**{**config, "direction": loaded_direction(config.get("direction", NOISY_GRADIENT))})
 
 
 def _sum(parts: list[tf.Tensor]) -> tf.Tensor:
     return tf.add_n([tf.reduce_sum(part) for part in parts])
-
-
-def _loaded(direction: Any) -> Any:
-    """As it was given, from what Keras saves of it: arrays and functions are saved as objects."""
-    if isinstance(direction, list):
-        return [_loaded(part) for part in direction]
-    return keras.saving.deserialize_keras_object(direction) if isinstance(direction, dict) else direction
-
-
-def _array(importances: Any) -> np.ndarray:
-    try:
-        return np.asarray(importances, np.float32)
-    except (TypeError, ValueError):
-        raise ValueError(f"direction must hold arrays of numbers, not {importances!r}.") from None
-
-
-def _listed(direction: Any) -> Sequence[Any]:
-    if isinstance(direction, list | tuple):
-        return direction
-    if isinstance(direction, np.ndarray) or tf.is_tensor(direction):
-        return [direction]
-    raise ValueError(
-        f"direction must be {NOISY_GRADIENT!r}, {ONES!r}, a list of arrays (one for each trainable weight) or a function of "
-        f"a weight, not {direction!r}."
-    )

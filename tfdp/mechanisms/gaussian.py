@@ -42,18 +42,26 @@ class GaussianMechanism:
             ``target_epsilon``.
     """
 
+    calibrated = ("noise_multiplier",)  # the settings that are found for a ``target_epsilon``
+    full_gradient = None  # what it wants of all records between two steps, and how often: a ``FullGradient``
+    has_own_accounting = False  # whether its target is a claim of its own, which no accountant prices
+    unsaved: tuple[str, ...] = ()  # what it remembers of more than releases: private, never saved, 0 after a load
+
     def __init__(self, l2_norm_clip: float, noise_multiplier: float | None = None):
         self.l2_norm_clip = number("l2_norm_clip", l2_norm_clip, positive=True)
         self.noise_multiplier = (
             None if noise_multiplier is None else number("noise_multiplier", noise_multiplier, positive=False)
         )
 
+    def check_target(self, target_epsilon: float | None, delta: float | None, accountant: str) -> None:
+        """Raises ValueError for a target that it can't be held to; None is no target."""
+
     def calibrate(self, budget: Budget, sampling: Sampling, steps: int, spent: Ledger) -> None:
         """Give each of so many steps the noise with which all of them together keep to the budget."""
         self.noise_multiplier = budget.noise_multiplier(sampling, steps, spent)
 
-    def event(self) -> Event:
-        """What one step releases, for the ledger."""
+    def event(self, state: State | None = None) -> Event:
+        """What one step releases, for the ledger. ``state`` is None if it remembers nothing."""
         if self.noise_multiplier == 0:
             return NotPrivateEvent("noise_multiplier is 0: gradients were released without noise")
         return GaussianEvent(self.noise_multiplier)
@@ -73,6 +81,10 @@ class GaussianMechanism:
     ) -> State:
         """After a release. It may depend on nothing but releases and public numbers, for what depends on it is not noised;
         what it leaves out stays as it is."""
+        return {}
+
+    def with_full_gradient(self, state: State, released: list[tf.Tensor], size: tf.Tensor) -> State:
+        """After a release of its ``full_gradient``, the mean over so many records; what it leaves out stays as it is."""
         return {}
 
     # A step.
@@ -114,11 +126,23 @@ class GaussianMechanism:
                 noise = standard_normals(generator, shapes)
             if ellipsoid is not None:
                 noise = [s * z for s, z in zip(ellipsoid.scales, noise, strict=True)]
-            sums = [s + stddev * z for s, z in zip(sums, noise, strict=True)]
+            sums = [s + stddev * tf.cast(z, s.dtype) for s, z in zip(sums, noise, strict=True)]
         released = [s / expected_lot_size for s in sums]
         if ellipsoid is None or ellipsoid.centre is None:
             return released
         return [g + a for g, a in zip(released, ellipsoid.centre, strict=True)]
+
+    def release(
+        self,
+        state: State,
+        sums: list[tf.Tensor],
+        ellipsoid: Ellipsoid | None,
+        expected_lot_size: float,
+        generator: SecretGenerator,
+    ) -> tuple[list[tf.Tensor], State]:
+        """From the sum of a lot to the gradient that weights are moved by, and what is remembered from now on."""
+        released = self.privatise(sums, expected_lot_size, generator, *if_any(ellipsoid))
+        return released, self.next_state(state, released, ellipsoid, expected_lot_size)
 
     def get_config(self) -> dict:
         return {"l2_norm_clip": self.l2_norm_clip, "noise_multiplier": self.noise_multiplier}
@@ -126,6 +150,11 @@ class GaussianMechanism:
     @classmethod
     def from_config(cls, config: dict) -> "GaussianMechanism":
         return cls(**config)
+
+
+def if_any(part: Ellipsoid | State | None) -> tuple:
+    """A mechanism that overrides a part of a step, and has no ellipsoid or state, need not know of them."""
+    return (part,) if part else ()
 
 
 def number(name: str, value: float, positive: bool) -> float:

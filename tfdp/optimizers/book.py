@@ -6,8 +6,8 @@ import json
 import keras
 import tensorflow as tf
 
-from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent, Poisson, Sampling, Watcher
-from tfdp.accounting.fit_records import dumps, loads, with_record
+from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent, Poisson, Sampling, Schedule, Watcher
+from tfdp.accounting.fit_records import dumps, loads, on_schedule, with_record
 
 NO_LIMIT = 2**63 - 1
 
@@ -48,7 +48,11 @@ class Past:
 
 @dataclasses.dataclass(frozen=True)
 class OpenLine:
-    """The fit that is running: what each of its steps releases, and what was planned."""
+    """The fit that is running: what each of its steps releases, and what was planned.
+
+    With a ``schedule``, given as from this fit's first step on, there are releases between the steps. They are a line of their
+    own in the ledger.
+    """
 
     event: Event
     sampling: Sampling
@@ -58,27 +62,42 @@ class OpenLine:
     unchecked: tuple[str, ...] = ()
     watchers: tuple[Watcher, ...] = ()
     budgets: tuple[Budget, ...] = ()
+    schedule: Schedule | None = None
 
-    def after(self, before: Past, steps: int) -> Past:
-        """What was released once so many steps were taken; the rest of the plan goes into the record."""
-        if steps == 0:
+    def after(self, before: Past, steps: int, scheduled: int) -> Past:
+        """What was released once so many steps were taken and scheduled releases made; the rest of the plan goes into the
+        record."""
+        if steps == scheduled == 0:
             return before
-        planned = self._recorded(before.ledger, max(self.planned, steps))
-        record = FitRecord(steps, self.weights, 1, self.unchecked, self.watchers, self.budgets, planned)
-        return Past(self._recorded(before.ledger, steps), with_record(before.fits, record))
+        planned = max(self.planned, steps)
+        at_end = 0 if self.schedule is None else max(self.schedule.releases(planned), scheduled)
+        record = FitRecord(
+            steps + scheduled,
+            self.weights,
+            unchecked=self.unchecked,
+            watchers=self.watchers,
+            budgets=self.budgets,
+            planned=self._recorded(before.ledger, planned, at_end),
+            schedule=self.schedule and dataclasses.replace(self.schedule, first=0),
+            scheduled=scheduled,
+        )
+        return Past(self._recorded(before.ledger, steps, scheduled), with_record(before.fits, record))
 
-    def _recorded(self, ledger: Ledger, steps: int) -> Ledger:
+    def _recorded(self, ledger: Ledger, steps: int, scheduled: int) -> Ledger:
+        if scheduled:
+            ledger = ledger.record(self.schedule.event, self.schedule.sampling, scheduled)
         passes = None if self.steps_per_pass is None else -(-steps // self.steps_per_pass)
-        return ledger.record(self.event, self.sampling, steps, passes)
+        return ledger.record(self.event, self.sampling, steps, passes) if steps else ledger
 
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """The noise that was found for a target, and the counts of steps in the ledger between which it was meant."""
+    """The noise that was found for a target, and the counts of releases in the ledger between which it was meant."""
 
     noise_multiplier: float
     began_at: int
     last_step: int
+    full_gradient_noise_multiplier: float | None = None
 
 
 class Book(tf.train.experimental.PythonState):
@@ -88,6 +107,9 @@ class Book(tf.train.experimental.PythonState):
     carries the weights carries it, and if it shows more steps than the lines do, those are of unknown kind. ``_released``
     belongs to this process and never goes down, so that nothing that is done to the optimizer's variables in the middle
     of fit (resetting its moments, going back to a snapshot) takes a step out of the ledger or past the limit.
+
+    Scheduled releases are counted in the same way: in ``_scheduled``, and in ``saved_steps`` together with the steps. Where one
+    is due (``_due_at``) no step is taken before it was made, and it is made only where a step is within the limit.
 
     Nothing is ever taken out: what was released before a checkpoint is loaded stays in, for it may have been the reason.
 
@@ -99,8 +121,10 @@ class Book(tf.train.experimental.PythonState):
         with tf.init_scope():
             self._released = Untracked(tf.Variable(0, dtype=tf.int64, trainable=False))
             self._limit = Untracked(tf.Variable(NO_LIMIT, dtype=tf.int64, trainable=False))
+            self._scheduled = Untracked(tf.Variable(0, dtype=tf.int64, trainable=False))
+            self._due_at = Untracked(tf.Variable(NO_LIMIT, dtype=tf.int64, trainable=False))
         self._closed = Past()
-        self._closed_at, self._closed_at_saved = 0, 0
+        self._closed_at, self._closed_at_saved, self._closed_at_scheduled = 0, 0, 0
         self._line: OpenLine | None = None
         self.calibration: Calibration | None = None
         self.times_restored = 0
@@ -109,10 +133,19 @@ class Book(tf.train.experimental.PythonState):
     # In the graph of the step.
 
     def may_step(self) -> tf.Tensor:
-        return self._released.value < self._limit.value
+        return (self._released.value < self._limit.value) & (self._released.value < self._due_at.value)
 
     def count_step(self) -> list[tf.Tensor]:
         return [counter.assign_add(1) for counter in (self._released.value, self._saved_steps.value.value)]
+
+    # In the graph of a scheduled release.
+
+    def must_release(self) -> tf.Tensor:
+        return (self._released.value < self._limit.value) & (self._released.value >= self._due_at.value)
+
+    def count_scheduled(self, every: tf.Tensor) -> list[tf.Tensor]:
+        counted = [counter.assign_add(1) for counter in (self._scheduled.value, self._saved_steps.value.value)]
+        return [*counted, self._due_at.value.assign_add(every)]
 
     # Reading.
 
@@ -120,6 +153,16 @@ class Book(tf.train.experimental.PythonState):
     def released(self) -> int:
         """Steps of this process; never goes down."""
         return int(self._released.value.numpy())
+
+    @property
+    def scheduled(self) -> int:
+        """Scheduled releases of this process; never goes down."""
+        return int(self._scheduled.value.numpy())
+
+    @property
+    def due_at(self) -> int:
+        """At so many released steps the next scheduled release comes first."""
+        return int(self._due_at.value.numpy())
 
     @property
     def limit(self) -> int:
@@ -132,20 +175,24 @@ class Book(tf.train.experimental.PythonState):
 
     @property
     def steps(self) -> int:
-        """Steps in the ledger, of this process and of those before it."""
+        """Releases in the ledger, of this process and of those before it."""
         return self.read().ledger.steps
 
     def read(self) -> Past:
         past = self._seen()
-        turned_up = self._saved() - self._closed_at_saved - (self.released - self._closed_at)
+        turned_up = self._saved() - self._closed_at_saved - sum(self._since())
         return past.with_unknown(unknown(), turned_up) if turned_up > 0 else past
+
+    def _since(self) -> tuple[int, int]:
+        """Steps and scheduled releases since the lines were closed."""
+        return self.released - self._closed_at, self.scheduled - self._closed_at_scheduled
 
     def _seen(self) -> Past:
         """Without what other variables' values say."""
-        since = self.released - self._closed_at
+        steps, scheduled = self._since()
         if self._line is not None:
-            return self._line.after(self._closed, since)
-        return self._closed.with_unknown(unknown(), since) if since else self._closed
+            return self._line.after(self._closed, steps, scheduled)
+        return self._closed.with_unknown(unknown(), steps + scheduled) if steps + scheduled else self._closed
 
     def _saved(self) -> int:
         return int(self._saved_steps.value.numpy())
@@ -156,7 +203,23 @@ class Book(tf.train.experimental.PythonState):
         """From now on every step is one of these, and no more than planned are taken."""
         self.close()
         self._line = line
+        if line.schedule is not None:
+            self._due_at.value.assign(self.released + line.schedule.first)
         self.allow(line.planned)
+
+    def begun(self, schedule: Schedule) -> Schedule:
+        """What is left of a schedule, given as from the first step on, after all that the ledger holds of it."""
+        return schedule.begun(*on_schedule(self.read().fits, schedule))
+
+    def planned_releases(self, steps: int) -> int:
+        """How many releases so many more steps of the open line are, with the scheduled ones."""
+        schedule = self._schedule()
+        return steps + (0 if schedule is None else schedule.releases(steps))
+
+    def _schedule(self) -> Schedule | None:
+        """Of the open line, as from the next step on."""
+        schedule = self._line.schedule
+        return schedule and dataclasses.replace(schedule, first=max(self.due_at - self.released, 0))
 
     def close(self) -> None:
         """Steps that turn up from now on (a checkpoint of another run was restored) are of unknown kind."""
@@ -164,14 +227,15 @@ class Book(tf.train.experimental.PythonState):
 
     def _set_closed(self, past: Past) -> None:
         self._closed, self._line = past, None
-        self._closed_at, self._closed_at_saved = self.released, self._saved()
+        self._closed_at, self._closed_at_saved, self._closed_at_scheduled = self.released, self._saved(), self.scheduled
+        self._due_at.value.assign(NO_LIMIT)
 
     def keep_within(self, budget: Budget) -> int:
         """Lowers the limit to what the budget allows the open line. Returns how many more steps may be taken."""
         past, line = self.read(), self._line
         budget = self._as_filter(budget, past)
         left = max(self.limit - self.released, 0)
-        more = budget.steps_that_fit(past.ledger, line.event, line.sampling, left)
+        more = budget.steps_that_fit(past.ledger, line.event, line.sampling, left, self._schedule())
         self.allow(more)
         budgets = line.budgets if budget in line.budgets else (*line.budgets, budget)
         self._line = dataclasses.replace(line, planned=self.limit - self._closed_at, budgets=budgets)
@@ -183,7 +247,8 @@ class Book(tf.train.experimental.PythonState):
             for earlier in record.budgets:
                 if dataclasses.replace(earlier, order=budget.order) == budget:
                     return earlier
-        return budget.as_filter(past.ledger, self._line.event, self._line.sampling, self._line.planned)
+        line = self._line
+        return budget.as_filter(past.ledger, line.event, line.sampling, line.planned, self._schedule())
 
     def adopt(self, past: Past) -> None:
         """Go on from here: a past that holds this book's own, and what others wrote of the same weights."""

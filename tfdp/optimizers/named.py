@@ -7,7 +7,8 @@ ellipsoid.
 
 import keras
 
-from tfdp.mechanisms import AdaClipMechanism, DirectionalMechanism, GaussianMechanism
+from tfdp.mechanisms import AdaClipMechanism, GaussianMechanism
+from tfdp.optimizers.directional_forms import check_target_of_published, chosen_form, form_of
 from tfdp.optimizers.private_optimizer import PrivateOptimizer, check_privacy
 
 _ARGUMENTS = """
@@ -31,10 +32,23 @@ _ARGUMENTS = """
 
 _DIRECTIONAL = """
         direction: what the noise spares: by "noisy_gradient", the default, coordinates in which earlier releases are large in
-            the mean; by "ones" all alike; or what a list of arrays, or a function of a weight, says. Arrays and functions must
-            be public knowledge.
+            the mean; by "full_gradient" those in which the noised mean of all records' clipped gradients is large, a release
+            of its own before the first step and after every ``direction_steps``; by "ones" all alike; or what a list of
+            arrays, or a function of a weight, says. Arrays and functions must be public knowledge.
         s_min, s_max: the bounds of s (0.1 and 10). With both 1 the noise is isotropic.
-        decay: of the running means that s is made of (0.99)."""
+        decay: of the running means that s is made of (0.99).
+        direction_noise_multiplier: with "full_gradient" and ``noise_multiplier``: that release's noise in units of the clip.
+        direction_budget: with "full_gradient" and ``target_epsilon``: the share of it that these releases cost by
+            themselves (1/8). Steps and releases together keep to the target.
+        direction_steps: with "full_gradient": steps from one release to the next. None: ceil(n / batch_size), an epoch.
+        pruning_ratio: the share of all coordinates by which weights do not move in a step (0.0). 0.9 keeps the largest tenth.
+        pruning: "compress", the default, chooses among what was released and carries the rest to the next step; "support"
+            leaves coordinates that were small in earlier releases out of clip and noise.
+        support_steps: with ``pruning="support"``: steps from one dense release, which chooses the support, to the next (10).
+        as_published: the paper's algorithm to the letter, for ``target_epsilon`` and ``delta`` (False). It does not give what it
+            claims, and the statement says what is proven of it. ``direction`` is "full_gradient" (before every step, the default
+            here), "ones", arrays or a function; none of s is used. With ``pruning_ratio`` nothing is proven.
+        sigma_floor: with ``as_published``: the least noise of a coordinate, in units of ``l2_norm_clip``."""
 
 _ADACLIP = """
         variance_min, variance_max: bounds of a coordinate's variance (1e-12 and 10).
@@ -82,12 +96,11 @@ class NamedOptimizer(PrivateOptimizer):
             )
         if learning_rate is not None:
             arguments["learning_rate"] = learning_rate
-        own = {argument: arguments.pop(argument) for argument in self.mechanism_arguments if argument in arguments}
+        privacy = {"noise_multiplier": noise_multiplier, "target_epsilon": target_epsilon, "delta": delta}
+        mechanism = self._mechanism(arguments, {"l2_norm_clip": l2_norm_clip, **privacy})
         super().__init__(
             self.inner_class(**arguments),
-            self.mechanism_class.from_config(
-                {"l2_norm_clip": l2_norm_clip, "noise_multiplier": noise_multiplier, **own}
-            ),
+            mechanism,
             target_epsilon=target_epsilon,
             delta=delta,
             accountant=accountant,
@@ -96,6 +109,12 @@ class NamedOptimizer(PrivateOptimizer):
             private_logs=private_logs,
             name=name or self.default_name,
         )
+
+    def _mechanism(self, arguments: dict, privacy: dict) -> GaussianMechanism:
+        """Takes the mechanism's arguments out of those that were given, and makes it."""
+        own = {argument: arguments.pop(argument) for argument in self.mechanism_arguments if argument in arguments}
+        noise = {name: privacy[name] for name in ("l2_norm_clip", "noise_multiplier")}
+        return self.mechanism_class.from_config({**noise, **own})
 
     def get_config(self):
         inner = self.inner_optimizer.get_config()
@@ -158,16 +177,27 @@ class NoisyAdagrad(NamedOptimizer):
 
 
 class Directional(NamedOptimizer):
-    """Noise with a standard deviation for each coordinate, and a clip of the same shape: ``DirectionalMechanism``."""
-
-    mechanism_class = DirectionalMechanism
-    mechanism_arguments = ("direction", "s_min", "s_max", "decay")
+    """Noise with a standard deviation for each coordinate: ``DirectionalMechanism``, or one of the other forms."""
 
     def __init__(self, *positional, **arguments):
-        for name in ("as_published", "pruning", "pruning_ratio", "direction_budget", "direction_noise_multiplier"):
-            if name in arguments:
-                raise ValueError(f"{name}= is not available in this version: see docs/directional.md, 'Not here'.")
+        if arguments.get("as_published") is True:
+            check_target_of_published(arguments)
+        if arguments.get("target_epsilon") is None and arguments.get("direction_budget", 1 / 8) != 1 / 8:
+            raise ValueError(
+                "direction_budget= is a share of target_epsilon=. With noise_multiplier= give direction_noise_multiplier=."
+            )
         super().__init__(*positional, **arguments)
+
+    def _mechanism(self, arguments: dict, privacy: dict) -> GaussianMechanism:
+        form = chosen_form(arguments)
+        own = {argument: arguments.pop(argument) for argument in form.arguments if argument in arguments}
+        names = ["l2_norm_clip", "noise_multiplier"]
+        if form.mechanism.has_own_accounting:
+            names += ["target_epsilon", "delta"]
+        return form.mechanism.from_config({**{name: privacy[name] for name in names}, **own})
+
+    def get_config(self):
+        return {**super().get_config(), **form_of(self.mechanism).chosen_by}
 
 
 @keras.saving.register_keras_serializable("tfdp")

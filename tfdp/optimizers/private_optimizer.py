@@ -7,7 +7,7 @@ from keras.src.utils import tracking
 
 from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent, checks
 from tfdp.mechanisms import GaussianMechanism, SecretGenerator
-from tfdp.mechanisms.gaussian import State
+from tfdp.mechanisms.gaussian import State, if_any
 from tfdp.optimizers.book import Book, Past, Untracked
 
 ONLY_FIT = (
@@ -73,13 +73,22 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
             raise ValueError(f"max_physical_batch must be a positive whole number or None, not {max_physical_batch!r}.")
         if not all(
             hasattr(mechanism, part)
-            for part in ("bounded_sum", "privatise", "event", "initial_state", "ellipsoid", "next_state")
+            for part in (
+                "bounded_sum",
+                "release",
+                "event",
+                "initial_state",
+                "ellipsoid",
+                "check_target",
+                "full_gradient",
+            )
         ):
             raise ValueError(
                 f"mechanism must be what makes a private gradient, such as tfdp.mechanisms.GaussianMechanism(l2_norm_clip=1.0, "
                 f"noise_multiplier=1.1), not {mechanism!r}."
             )
         check_privacy(mechanism.noise_multiplier, target_epsilon, delta, accountant, noise_seed)
+        mechanism.check_target(target_epsilon, delta, accountant)
         super().__init__(learning_rate=0.0, name=name)
         self.inner_optimizer = inner_optimizer
         self.mechanism = mechanism
@@ -114,7 +123,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         """What a step with this mechanism, and this optimizer's noise, releases."""
         if self._secret.value.seeded:
             return NotPrivateEvent("noise_seed was given: whoever knows the seed can subtract the noise")
-        return mechanism.event()
+        return mechanism.event(*if_any(self.state_of_mechanism))
 
     # The step.
 
@@ -130,11 +139,15 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         """
         with tf.control_dependencies(self.book.count_step()):
             gradients = [tf.identity(gradient) for gradient in gradients]
-            state = {name: [tf.identity(value) for value in values] for name, values in state.items()}
+            self.remember(state)
+        type(self.inner_optimizer).apply(self.inner_optimizer, gradients, variables)
+
+    def remember(self, state: State) -> None:
+        """What the mechanism makes of a release that was counted; what ``state`` leaves out stays as it is."""
+        state = {name: [tf.identity(value) for value in values] for name, values in state.items()}
         for name, values in state.items():
             for variable, value in zip(self._state_of_mechanism.value[name], values, strict=True):
                 variable.assign(value)
-        type(self.inner_optimizer).apply(self.inner_optimizer, gradients, variables)
 
     @property
     def state_of_mechanism(self) -> State:
@@ -193,11 +206,17 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         self.inner_optimizer.build(variables)
         super().build(variables)
         for name, values in state.items():
-            # Variables of this optimizer: saved and loaded with it.
+            make = self._unsaved_variable if name in self.mechanism.unsaved else self._saved_variable
             self._state_of_mechanism.value[name] = [
-                self.add_variable(value.shape, keras.initializers.Constant(value), "float32", name=f"{name}_{number}")
-                for number, value in enumerate(values)
+                make(f"{name}_{number}", value) for number, value in enumerate(values)
             ]
+
+    def _saved_variable(self, name: str, value: np.ndarray) -> keras.Variable:
+        return self.add_variable(value.shape, keras.initializers.Constant(value), "float32", name=name)
+
+    def _unsaved_variable(self, name: str, value: np.ndarray) -> keras.Variable:
+        """Not among ``variables``, and out of sight of all tracking: no file ever holds it."""
+        return keras.Variable(value, dtype="float32", trainable=False, name=name)
 
     @property
     def variables(self):
@@ -239,11 +258,18 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         stored = {key: store[key] for key in store.keys()}  # noqa: SIM118 (Keras's stores are no mappings)
         texts = {name: stored.pop(name, None) for name in ("ledger", "circumstances")}
         super().load_own_variables(stored)
+        self._forget_unsaved()
         if texts["ledger"] is not None:
             ledger, fits = Ledger.from_json(_text(texts["ledger"])), ()
             if texts["circumstances"] is not None:
                 fits = self.book.circumstances_from_json(_text(texts["circumstances"]))
             self.book.restore(Past(ledger, fits))
+
+    def _forget_unsaved(self) -> None:
+        """What was never saved belongs to the weights that were there before."""
+        for name in set(self.mechanism.unsaved) & set(self._state_of_mechanism.value):
+            for variable in self._state_of_mechanism.value[name]:
+                variable.assign(np.zeros(variable.shape, np.float32))
 
     def get_config(self):
         return {
@@ -256,7 +282,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         """As it was given: noise that was found for a target is saved with the ledger, it is not part of the settings."""
         config = self.mechanism.get_config()
         if self.budget is not None:
-            config["noise_multiplier"] = None
+            config |= {name: None for name in self.mechanism.calibrated if name in config}
         return type(self.mechanism).from_config(config)
 
     def _private_config(self):

@@ -7,10 +7,11 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdp.gradients import Ellipsoid, Plan, lot_gradients
+from tfdp.gradients import Plan, lot_gradients
 from tfdp.gradients.compilation import compiling
 from tfdp.gradients.layer_tree import map_tensors
 from tfdp.mechanisms import GaussianMechanism
+from tfdp.mechanisms.gaussian import if_any
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 
 
@@ -71,8 +72,7 @@ class PrivateStep:
         state = optimizer.state_of_mechanism
         ellipsoid = mechanism.ellipsoid(state)
         sums, not_finite = self._sums(record, present, ellipsoid)
-        released = mechanism.privatise(sums, self.expected_lot_size, optimizer.generator, *_if_any(ellipsoid))
-        state = mechanism.next_state(state, released, ellipsoid, self.expected_lot_size)
+        released, state = mechanism.release(state, sums, ellipsoid, self.expected_lot_size, optimizer.generator)
         variables = model.trainable_variables
         gradients = _with_regularizers(released, variables)
         gradients = [tf.cast(g, v.dtype) for g, v in zip(gradients, variables, strict=True)]
@@ -131,7 +131,7 @@ class PrivateStep:
     def _core(self, x, y, sample_weight, present, ellipsoid):
         with compiling(xla=self.jit_compile):
             found = lot_gradients(self.model, self.plan, x, y, sample_weight)
-            sums, not_finite = self.mechanism.bounded_sum(found.gradients, present, *_if_any(ellipsoid))
+            sums, not_finite = self.mechanism.bounded_sum(found.gradients, present, *if_any(ellipsoid))
         loss = found.losses.reported(self.plan.shares, present)
         masks = keras.tree.map_structure(lambda t: getattr(t, "_keras_mask", None), found.y_pred)
         return sums, not_finite, (found.y_pred, masks), loss, found.losses.outputs
@@ -152,11 +152,6 @@ class PrivateStep:
             if mask is not None:
                 value._keras_mask = kept(mask)
         model.compute_metrics(x, y, y_pred, sample_weight)
-
-
-def _if_any(ellipsoid: Ellipsoid | None) -> tuple:
-    """A mechanism that overrides a step, and has none, need not know of ellipsoids."""
-    return () if ellipsoid is None else (ellipsoid,)
 
 
 def _same_mechanism(one: GaussianMechanism, other: GaussianMechanism) -> bool:

@@ -17,6 +17,7 @@ from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensor
 from tfdp.gradients.state import no_state_assigned, refuse_stateful
 from tfdp.optimizers.book import OpenLine
 from tfdp.optimizers.fit_arguments import lots_of_fit
+from tfdp.optimizers.full_pass import FullPass, check_full_gradient
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.run import Opening, Run
 from tfdp.optimizers.step import PrivateStep
@@ -31,6 +32,7 @@ class PrivateTraining:
         self.optimizer = optimizer
         self._step: PrivateStep | None = None
         self._about: list = []
+        self._full_pass: FullPass | None = None
         self.run: Run | None = None  # while fit runs
         self._alone = threading.Lock()  # held while fit runs, from its first line on
         self._records: int | None = None
@@ -95,6 +97,8 @@ class PrivateTraining:
             self._step.close()
             optimizer.book.close()
             self.run = None
+            if self._full_pass is not None:
+                self._full_pass.close()
             if isinstance(callbacks, keras.callbacks.CallbackList):  # the caller's own, for the next fit as well
                 callbacks.callbacks[:] = [c for c in callbacks.callbacks if not isinstance(c, Opening)]
 
@@ -122,15 +126,27 @@ class PrivateTraining:
             watchers=watchers_of(_listed(arguments["callbacks"]), training_metrics_of(self.model), validated),
         )
 
+        full_pass = self._full_pass_over(lots)
+
         def freeze() -> Event:
             if self._step.freeze():
                 self.model.train_function = None
                 self.model.make_train_function()
+                if full_pass is not None:
+                    full_pass.renew()
             if lots.seeded:
                 return NotPrivateEvent("a sampling_seed was given: whoever knows the seed knows the lots")
             return self.optimizer.event_of(self._step.mechanism)
 
-        return Run(self.optimizer, line, freeze, arguments["steps_per_epoch"], arguments["epochs"])
+        return Run(self.optimizer, line, freeze, arguments["steps_per_epoch"], arguments["epochs"], full_pass)
+
+    def _full_pass_over(self, lots: PoissonBatches | DeclaredDataset) -> FullPass | None:
+        if self.optimizer.mechanism.full_gradient is None:
+            return None
+        if self._full_pass is None or self._full_pass.step is not self._step:
+            self._full_pass = FullPass(self._step)
+        self._full_pass.over(lots)
+        return self._full_pass
 
     def _opening(self) -> Opening:
         opening = Opening(self._begin_epoch)
@@ -170,6 +186,8 @@ class PrivateTraining:
                 )
 
     def _check_lots(self, lots: PoissonBatches | DeclaredDataset) -> None:
+        if self.optimizer.mechanism.full_gradient is not None:
+            check_full_gradient(self.model, lots)
         budget = self.optimizer.budget
         if lots.seeded and budget is not None:
             raise ValueError(

@@ -3,6 +3,11 @@
 1. Kinds of steps. The accountants compose steps whose settings are fixed beforehand, or chosen without looking at the
    records or at results. Steps of one kind (one line of the ledger) leave no setting to choose. With several kinds the
    composition is proven only on the caller's word, or through a filter (2.).
+   Releases on a schedule (``tfdp.accounting.Schedule``) count as one kind with the steps they lie between: two lines, one
+   plan. The plan is one infinite sequence of releases, fixed before its first: which of the two kinds the next one is, and
+   with which noise, follows from how many there were. A run is a beginning of that sequence, so that, as with steps of one
+   kind, nothing is left to choose but where it ends. ``Facts.on_one_schedule`` is true only where the ledger shows that:
+   every release is described by a fit on that schedule, there are no other kinds, and their numbers are those of a beginning.
 2. A filter. Every step was refused unless it kept to a limit that was fixed before the first one, at one Renyi order:
    proven whatever was chosen by looking at earlier releases (``tfdp.accounting.Budget``).
 3. Callbacks on training metrics. These are computed from the records without noise. What acts on them brings something
@@ -10,17 +15,20 @@
 4. Callbacks on validation metrics compute with released weights and other records. What they choose among the weights is
    post-processing. Where they stop, the number of steps was chosen by looking at releases: ``Facts.priced``.
 5. Noise without the last of its tails: delta is priced smaller by ``tfdp.mechanisms.finite_support_delta``.
+6. What a paper claims of its own algorithm, and does not follow, is repeated beside what is proven, with the reason.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 
 from tfdp.accounting import (
     Budget,
     FixedSize,
     Ledger,
+    PublishedEvent,
     Relation,
     Report,
     Status,
@@ -70,7 +78,7 @@ def claims_of(facts: Facts, delta: float | None, settings_fixed_beforehand: bool
     if not ledger.steps:
         return (Claim(MEMBERSHIP, ledger.relation, 0.0, delta, None, Status.PROVEN, "nothing was released"),)
     if facts.not_private:
-        return (_no_claim(facts, delta, facts.not_private),)
+        return (_no_claim(facts, delta, facts.not_private), *_published(facts))
     return _Claims(facts, delta, settings_fixed_beforehand).all()
 
 
@@ -86,16 +94,16 @@ class _Claims:
         self.facts, self.delta = facts, delta
         self.tails = facts.price_of_tails(facts.priced)
         self.watched = _watched(facts)
-        self.chosen, self.attested = _chosen(facts.priced, settings_fixed_beforehand)
+        self.chosen, self.attested = _chosen(facts, settings_fixed_beforehand)
 
     def all(self) -> tuple[Claim, ...]:
         priced = [claim for claim in map(self._accounted, ("pld", "rdp", "gdp")) if claim is not None]
         if not priced or math.isinf(priced[0].epsilon):
             reason = "The noise is too small for any finite bound." if priced else "No accountant can price this run."
-            return (_no_claim(self.facts, self.delta, (reason,)),)
+            return (_no_claim(self.facts, self.delta, (reason,)), *_published(self.facts))
         main, *others = priced
         filters = [self._filtered(budget) for budget in _filters(self.facts)]
-        return (main, *filters, *others, _information(main))
+        return (main, *filters, *_published(self.facts), *others, _information(main))
 
     def _delta_left(self) -> float:
         return self.delta - self.tails if self.tails < self.delta else self.delta
@@ -167,10 +175,10 @@ def _watched(facts: Facts) -> tuple[str, ...]:
     )
 
 
-def _chosen(ledger: Ledger, settings_fixed_beforehand: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _chosen(facts: Facts, settings_fixed_beforehand: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Rule 1: (doubts, what stands on the caller's word)."""
-    kinds = sum(line.steps > 0 for line in ledger)
-    if kinds < 2:
+    kinds = sum(line.steps > 0 for line in facts.priced)
+    if kinds < 2 or facts.on_one_schedule:
         return (), ()
     if settings_fixed_beforehand:
         said = f"the settings of all {kinds} kinds of steps were fixed beforehand, or chosen without looking"
@@ -188,6 +196,20 @@ def _filters(facts: Facts) -> list[Budget]:
         return []
     kept_by_all = [b for b in facts.fits[0].budgets if all(b in record.budgets for record in facts.fits)]
     return [b for b in kept_by_all if b.order is not None and b.epsilon(facts.ledger) <= b.target_epsilon]
+
+
+def _published(facts: Facts) -> Iterator[Claim]:
+    """Rule 6: a claim about each line by itself, and the releases on its schedule; the papers know of no others."""
+    ledger = facts.ledger
+    for line in ledger:
+        if not (line.steps and isinstance(line.event, PublishedEvent)):
+            continue
+        event, reasons = line.event, (line.event.reason,)
+        if ledger.steps > line.steps and not facts.on_one_schedule:
+            reasons += (f"It is about {line.steps:,} of the {ledger.steps:,} steps alone.",)
+        how = "the paper's own theorem, Xiang et al. 2021, theorem 1"
+        epsilon, delta = event.claimed_epsilon, event.claimed_delta
+        yield Claim(MEMBERSHIP, line.sampling.relation, epsilon, delta, None, Status.AS_PUBLISHED, how, reasons)
 
 
 def _information(main: Claim) -> Claim:

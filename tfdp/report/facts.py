@@ -8,7 +8,8 @@ import math
 
 import keras
 
-from tfdp.accounting import Event, FitRecord, GaussianEvent, Ledger, NotPrivateEvent
+from tfdp.accounting import Event, FitRecord, GaussianEvent, Ledger, NotPrivateEvent, PublishedEvent
+from tfdp.accounting.fit_records import on_schedule
 from tfdp.mechanisms import finite_support_delta
 from tfdp.optimizers import PrivateOptimizer, hook
 
@@ -52,6 +53,11 @@ class Facts:
         reasons = (_why_not_private(line.event) for line in self.ledger if line.steps)
         return tuple(reason for reason in reasons if reason is not None)
 
+    @property
+    def published(self) -> bool:
+        """Whether a paper claims something of a line."""
+        return any(line.steps and isinstance(line.event, PublishedEvent) for line in self.ledger)
+
     @functools.cached_property
     def priced(self) -> Ledger:
         """The ledger, or what was planned if that is more and a callback may have had a hand in it.
@@ -62,10 +68,23 @@ class Facts:
         """
         return Ledger.covering(self.ledger, *(record.planned for record in self.fits if _may_have_been_chosen(record)))
 
+    @functools.cached_property
+    def on_one_schedule(self) -> bool:
+        """Whether the ledger is a beginning of one plan: steps of one kind, and releases between them on one schedule."""
+        schedule = self.fits[0].schedule if self.fits else None
+        kinds = {(line.event, line.sampling) for line in self.priced if line.steps}
+        if schedule is None or len(kinds) != 2 or schedule.kind not in kinds:
+            return False
+        steps, releases = on_schedule(self.fits, schedule)
+        scheduled = sum(line.steps for line in self.ledger if (line.event, line.sampling) == schedule.kind)
+        described = (steps + releases, releases) == (self.ledger.steps, scheduled)
+        return described and schedule.begins_with(steps, releases)
+
     def price_of_tails(self, ledger: Ledger) -> float:
         """What it costs in delta that the noise has an end, over all steps of `ledger`."""
-        events = [(line.steps, line.event.noise_multiplier) for line in ledger if isinstance(line.event, GaussianEvent)]
-        return sum(finite_support_delta(self.weights, steps, noise_multiplier) for steps, noise_multiplier in events)
+        priced = [(line.steps, line.event.at_worst) for line in ledger]
+        noised = [(steps, event.noise_multiplier) for steps, event in priced if isinstance(event, GaussianEvent)]
+        return sum(finite_support_delta(self.weights, steps, noise_multiplier) for steps, noise_multiplier in noised)
 
 
 def _may_have_been_chosen(record: FitRecord) -> bool:
@@ -74,6 +93,7 @@ def _may_have_been_chosen(record: FitRecord) -> bool:
 
 
 def _why_not_private(event: Event) -> str | None:
+    event = event.at_worst
     if isinstance(event, NotPrivateEvent):
         return event.reason
     if isinstance(event, GaussianEvent) and event.noise_multiplier == 0:

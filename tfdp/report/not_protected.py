@@ -48,11 +48,12 @@ _ALWAYS = (
 )
 _NOT_FINITE = Limit("non_finite_examples", "optimizer.non_finite_examples, a diagnostic count: it carries no noise.")
 _EVERYTHING = Limit("everything", "Everything: no privacy is claimed for this training.")
+_UNPROVEN = Limit("everything", "Everything: nothing is proven of this training.")
 
 
 def limits_of(facts: Facts) -> tuple[Limit, ...]:
     if facts.not_private or not (facts.ledger.steps or facts.private_optimizer):
-        return (_EVERYTHING,)
+        return (_UNPROVEN if facts.published else _EVERYTHING,)
     diagnostics = (_NOT_FINITE,) if facts.counts_not_finite else ()
     return (*_number_of_steps(facts), *_callbacks(facts.fits), *_ALWAYS, *diagnostics)
 

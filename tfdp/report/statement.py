@@ -10,7 +10,7 @@ import math
 
 import keras
 
-from tfdp.accounting import FitRecord, Ledger, Relation, Status, checks
+from tfdp.accounting import Event, FitRecord, Ledger, Relation, Sampling, Status, checks
 from tfdp.optimizers import PrivateOptimizer
 from tfdp.report import wording
 from tfdp.report.claims import MEMBERSHIP, Claim, claims_of
@@ -146,8 +146,8 @@ def _released(ledger: Ledger) -> list[dict]:
         {
             "steps": line.steps,
             "passes": line.passes,
-            "event": {"type": type(line.event).__name__, **dataclasses.asdict(line.event)},
-            "sampling": {"type": type(line.sampling).__name__, **dataclasses.asdict(line.sampling)},
+            "event": _typed(line.event),
+            "sampling": _typed(line.sampling),
             "neighbours": line.sampling.relation,
         }
         for line in ledger
@@ -155,7 +155,14 @@ def _released(ledger: Ledger) -> list[dict]:
 
 
 def _fit(record: FitRecord) -> dict:
-    return {**dataclasses.asdict(record), "planned": _released(record.planned)}
+    found = {**dataclasses.asdict(record), "planned": _released(record.planned)}
+    if record.schedule is not None:
+        found["schedule"] |= {"event": _typed(record.schedule.event), "sampling": _typed(record.schedule.sampling)}
+    return found
+
+
+def _typed(described: Event | Sampling) -> dict:
+    return {"type": type(described).__name__, **dataclasses.asdict(described)}
 
 
 def _versions() -> dict[str, str]:

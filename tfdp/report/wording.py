@@ -12,6 +12,7 @@ from tfdp.accounting import (
     GaussianEvent,
     Line,
     Poisson,
+    PublishedEvent,
     Relation,
     Shuffled,
     Status,
@@ -62,17 +63,31 @@ def _wrapped(item: str) -> str:
 
 
 def _released(facts: Facts) -> list[str]:
-    lines = [_line(line) for line in facts.ledger if line.steps]
+    between = {record.schedule.kind for record in facts.fits if record.schedule}
+    lines = [_line(line, (line.event, line.sampling) in between) for line in facts.ledger if line.steps]
     unchecked = dict.fromkeys(sentence for record in facts.fits for sentence in record.unchecked)
     nothing = "Nothing." if facts.private_optimizer else "The weights as they are: nothing was noised."
     return (lines or [nothing]) + [f"Declared by the user, unchecked: {sentence}" for sentence in unchecked]
 
 
-def _line(line: Line) -> str:
-    if not isinstance(line.event, GaussianEvent):
+def _line(line: Line, between: bool) -> str:
+    if isinstance(line.event, PublishedEvent):
+        noise = _published_noise(line.event)
+    elif isinstance(line.event, GaussianEvent):
+        noise = f"Gaussian noise of {line.event.noise_multiplier:.4g} times the clip"
+    else:
         return f"{_counted(line.steps, 'step')}: {getattr(line.event, 'reason', type(line.event).__name__)}."
-    noise = f"Gaussian noise of {line.event.noise_multiplier:.4g} times the clip"
-    return f"{_counted(line.steps, 'step')}: sums of clipped gradients with {noise}; {_sampling(line)}."
+    what = "release" if between else "step"
+    when = " between the steps, on a schedule fixed before the first one" if between else ""
+    return f"{_counted(line.steps, what)}{when}: sums of clipped gradients with {noise}; {_sampling(line)}."
+
+
+def _published_noise(event: PublishedEvent) -> str:
+    least = "no bound on it is known beforehand"
+    if event.noise_multiplier is not None:
+        least = f"known beforehand to be no less than {event.noise_multiplier:.4g} times the clip"
+    target = f"target_epsilon={event.claimed_epsilon:g} at delta={event.claimed_delta:g}"
+    return f"the Gaussian noise that Xiang et al. 2021 (algorithm 1) find for {target}, {least}"
 
 
 def _sampling(line: Line) -> str:
@@ -89,7 +104,7 @@ def _sampling(line: Line) -> str:
     if isinstance(sampling, FixedSize):
         return f"lots of exactly {sampling.batch_size:,} of {size} records, drawn without replacement"
     if isinstance(sampling, FullBatch):
-        return f"every step used every one of {size} records"
+        return f"each used every one of {size} records"
     return f"records chosen by {type(sampling).__name__}"
 
 

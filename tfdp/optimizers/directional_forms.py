@@ -1,0 +1,96 @@
+"""Which mechanism the arguments of a directional optimizer mean."""
+
+from typing import Any, NamedTuple
+
+from tfdp.mechanisms import (
+    CompressedMechanism,
+    DirectionalMechanism,
+    GaussianMechanism,
+    PrunedPublishedMechanism,
+    PublishedMechanism,
+    SupportMechanism,
+)
+
+_FULL = ("direction_noise_multiplier", "direction_budget", "direction_steps")
+_SOUND = ("direction", "s_min", "s_max", "decay", *_FULL)
+_PUBLISHED = ("direction", "direction_budget", "direction_noise_multiplier")
+
+
+class Form(NamedTuple):
+    """A mechanism, the arguments of the optimizer that choose it, and those that it takes."""
+
+    mechanism: type[GaussianMechanism]
+    chosen_by: dict[str, Any]
+    arguments: tuple[str, ...]
+
+
+PLAIN = Form(DirectionalMechanism, {}, _SOUND)
+COMPRESS = Form(CompressedMechanism, {"pruning": "compress"}, (*_SOUND, "pruning_ratio"))
+SUPPORT = Form(SupportMechanism, {"pruning": "support"}, (*_SOUND, "pruning_ratio", "support_steps"))
+PUBLISHED = Form(PublishedMechanism, {"as_published": True}, (*_PUBLISHED, "sigma_floor"))
+PRUNED_PUBLISHED = Form(PrunedPublishedMechanism, {"as_published": True}, (*_PUBLISHED, "pruning_ratio"))
+FORMS = (PLAIN, COMPRESS, SUPPORT, PUBLISHED, PRUNED_PUBLISHED)
+
+
+def form_of(mechanism: GaussianMechanism) -> Form:
+    """The form of a mechanism that these arguments made; of any other, the one that nothing chooses."""
+    return next((form for form in FORMS if form.mechanism is type(mechanism)), PLAIN)
+
+
+def check_target_of_published(arguments: dict[str, Any]) -> None:
+    """Before noise and target are checked in general, which knows of other ways."""
+    given = {name: arguments.get(name) for name in ("target_epsilon", "delta")}
+    noises = [arguments.get(name) for name in ("noise_multiplier", "direction_noise_multiplier")]
+    if noises != [None, None] or given["target_epsilon"] is None or given["delta"] is None:
+        raise ValueError(
+            "as_published=True finds its noise by the paper's formula, for a target: give target_epsilon= and delta=, and no "
+            "noise_multiplier= and direction_noise_multiplier=."
+        )
+
+
+def chosen_form(arguments: dict[str, Any]) -> Form:
+    """Takes what chooses a form out of the arguments.
+
+    Raises:
+        ValueError: arguments that do not go together.
+    """
+    as_published, pruning = arguments.pop("as_published", False), arguments.pop("pruning", None)
+    if not isinstance(as_published, bool):
+        raise ValueError(f"as_published is True or False, not {as_published!r}.")
+    if pruning not in (None, "compress", "support"):
+        raise ValueError(
+            f'pruning must be "compress" or "support" (or left out, which is "compress"), not {pruning!r}.'
+        )
+    prunes = arguments.get("pruning_ratio", 0.0) != 0.0
+    if not prunes:
+        arguments.pop("pruning_ratio", None)
+        if pruning is not None:
+            raise ValueError(f"pruning={pruning!r} needs pruning_ratio=, such as 0.9, which keeps the largest tenth.")
+    if as_published and pruning is not None:
+        raise ValueError(
+            f"pruning={pruning!r} is not of the paper: as_published=True with pruning_ratio= has one form. Leave out pruning=, or "
+            "as_published=True."
+        )
+    if as_published:
+        form = PRUNED_PUBLISHED if prunes else PUBLISHED
+    elif prunes:
+        form = SUPPORT if pruning == "support" else COMPRESS
+    else:
+        form = PLAIN
+    _refuse_others(arguments, form)
+    return form
+
+
+def _refuse_others(arguments: dict[str, Any], form: Form) -> None:
+    """An argument that only other forms take would go to the inner optimizer, which does not know it."""
+    known = {name for other in FORMS for name in other.arguments}
+    wrong = sorted(known & set(arguments) - set(form.arguments))
+    if wrong:
+        takers = [other for other in FORMS if wrong[0] in other.arguments]
+        needed = " or ".join(dict.fromkeys(_written(other) for other in takers))
+        raise ValueError(f"{wrong[0]}= goes with {needed}, not with {_written(form)}: leave it out.")
+
+
+def _written(form: Form) -> str:
+    chosen = [f"{name}={value!r}" for name, value in form.chosen_by.items()]
+    return " and ".join(chosen + ["pruning_ratio="] * ("pruning_ratio" in form.arguments)) or "plain directional noise"
