@@ -108,19 +108,22 @@ def _worst_curve(losses: list[GridLoss], numbers: np.ndarray) -> tuple[np.ndarra
     times sqrt(sum of |spectrum|^2). It counts as an infinite loss, and so does the rounding of the d coordinates' own
     masses, and what the window leaves out.
     """
+    from scipy import fft
+
     interval = losses[0].interval
-    # The most that any codeword has of each loss: no product's moments are larger, so none needs a wider window.
+    # The most that any codeword has of each loss: no product has larger moments E[e^(a L)], so none reaches higher. What
+    # lies below the window is put above 0 by the transform, where it costs more.
     first, last = window([Power(loss, int(n)) for loss, n in zip(losses, numbers.max(axis=0), strict=True)])
     last = max(last, 1)
-    points = 2 ** math.ceil(math.log2(max(last - first + 1, *(len(loss.masses) for loss in losses))))
+    points = fft.next_fast_len(max(last - first + 1, *(len(loss.masses) for loss in losses)), real=True)
     kept, logs = _log_spectra(losses, numbers.min(axis=0), points)
     grid, delta, energy = np.arange(last + 1) * interval, np.zeros(last + 1), 0.0
     for part in np.array_split(numbers, 1 + len(numbers) // _CODEWORDS_AT_ONCE):
         spectra = np.zeros((len(part), points // 2 + 1), dtype=complex)
         spectra[:, kept] = np.exp(part @ logs.real + 1j * (part @ logs.imag))
-        masses = np.maximum(np.fft.irfft(spectra, points)[:, : last + 1], 0.0)
+        masses = np.maximum(fft.irfft(spectra, points)[:, : last + 1], 0.0)
         energy = max(energy, 2 * float((np.abs(spectra) ** 2).sum(axis=1).max()))
-        above = _sums_beyond(masses) - np.exp(grid) * _sums_beyond(masses * np.exp(-grid))
+        above = _sums_beyond(masses) - np.exp(np.minimum(grid, 700)) * _sums_beyond(masses * np.exp(-grid))
         delta = np.maximum(delta, above.max(axis=0))
     total = numbers.sum(axis=1).max()
     error = total * (_TRANSFORM_ERROR * math.sqrt(energy) + _CELL_ERROR)
@@ -129,15 +132,25 @@ def _worst_curve(losses: list[GridLoss], numbers: np.ndarray) -> tuple[np.ndarra
 
 
 def _log_spectra(losses: list[GridLoss], fewest: np.ndarray, points: int) -> tuple[np.ndarray, np.ndarray]:
-    """The frequencies at which some product may have a coefficient that counts, and each loss's log transform there."""
-    whole, rows = np.zeros(points // 2 + 1), []
-    for loss, number in zip(losses, fewest, strict=True):
+    """The frequencies at which some product may have a coefficient that counts, and each loss's log transform there.
+
+    A product has at least `fewest` of each loss, and no transform exceeds 1: once those looked at leave nothing of a
+    frequency, it is given up. The widest losses leave least.
+    """
+    from scipy import fft
+
+    kept, whole = np.arange(points // 2 + 1), np.zeros(points // 2 + 1)
+    rows: dict[int, np.ndarray] = {}
+    for i in sorted(range(len(losses)), key=lambda i: -fewest[i] * len(losses[i].masses) ** 2):
         placed = np.zeros(points)
-        placed[(loss.first + np.arange(len(loss.masses))) % points] = loss.masses
-        rows.append(np.log(np.fft.rfft(placed) + _LEAST_COEFFICIENT))
-        whole += number * np.minimum(rows[-1].real, 0.0)
-    kept = whole > math.log(_LEAST_COEFFICIENT)
-    return kept, np.array([row[kept] for row in rows])
+        placed[(losses[i].first + np.arange(len(losses[i].masses))) % points] = losses[i].masses
+        rows[i] = np.log(fft.rfft(placed)[kept] + _LEAST_COEFFICIENT)
+        whole += fewest[i] * np.minimum(rows[i].real, 0.0)
+        alive = whole > math.log(_LEAST_COEFFICIENT)
+        if alive.sum() < 0.8 * len(alive):
+            kept, whole = kept[alive], whole[alive]
+            rows = {j: row[alive] for j, row in rows.items()}
+    return kept, np.array([rows[i] for i in range(len(losses))])
 
 
 def _sums_beyond(rows: np.ndarray) -> np.ndarray:
@@ -199,9 +212,11 @@ def sampled_loss(whole: GridLoss, rate: float, interval: float) -> OneStepLoss:
     # Q's mass at l is P's at -l; where P has none, Q has `infinity`, which the mixture sees at the loss log(1 - q).
     masses = (1 - rate) * whole.masses[::-1] + rate * whole.masses
     at = sampled_losses(losses, rate)
-    if rate < 1:
-        at, masses = np.append(at, math.log1p(-rate)), np.append(masses, (1 - rate) * whole.infinity)
+    if rate == 1:
+        symmetric = on_grid(at, masses, interval, whole.infinity)
+        return OneStepLoss(symmetric, symmetric)
+    at, masses = np.append(at, math.log1p(-rate)), np.append(masses, (1 - rate) * whole.infinity)
     remove = on_grid(at, masses, interval, rate * whole.infinity)
     grid = np.arange(remove.first, remove.last + 1) * interval
     swapped = (np.exp(-grid) * remove.masses)[::-1]
-    return OneStepLoss(remove, GridLoss(interval, -remove.last, swapped, whole.infinity if rate == 1 else 0.0))
+    return OneStepLoss(remove, GridLoss(interval, -remove.last, swapped, 0.0))

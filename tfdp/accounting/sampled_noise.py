@@ -45,7 +45,7 @@ from tfdp.noise import Noise
 # Up to so many distinct shifts are integrated each by itself; more are interpolated, on a lattice of this step in the
 # logarithm of the shift.
 _MOST_EXACT = 150
-_LATTICE = math.log(2) / 8
+_LATTICE = math.log(2) / 12
 # The table begins at this share of the codewords' root mean square; what lies below adds less than 1e-9 of the whole.
 _TABLE_START = 1e-3
 
@@ -78,10 +78,10 @@ def sampled_noise_rdp(
 
 
 def _groups(codeword: np.ndarray | Codebook) -> tuple[np.ndarray, np.ndarray]:
-    """Codewords as rows of magnitudes, and how many weights each column stands for."""
+    """Codewords as rows of ascending magnitudes, and how many weights each column stands for."""
     if isinstance(codeword, Codebook):
         return codeword.magnitudes, codeword.counts
-    magnitudes = np.abs(np.atleast_2d(np.asarray(codeword, dtype=float)))
+    magnitudes = np.sort(np.abs(np.atleast_2d(np.asarray(codeword, dtype=float))), axis=-1)
     if magnitudes.ndim != 2 or not magnitudes.size or not np.isfinite(magnitudes).all():
         raise ValueError(
             "codeword must be a finite vector, or several as the rows of a matrix, in the unit of the noise; got "
@@ -94,9 +94,11 @@ def codeword_moments(noise: Noise, codeword: np.ndarray | Codebook, highest: int
     """log E_Q [(P / Q)^k] of each codeword (rows) for k = 2, 3, ... `highest`: the sums of its coordinates' log M_k."""
     check_noise(noise)
     magnitudes, counts = _groups(codeword)
+    if not magnitudes.any():
+        return np.zeros((len(magnitudes), highest - 1))
     # Moments do not change when noise and shift are divided by the same number: all sizes of a noise share one table.
     table = moment_table(noise.standard, noise.size, magnitudes, counts, highest)
-    weights = np.array([table.weights(row / noise.size, counts) for row in magnitudes])
+    weights = np.array([table.weights(row, counts, noise.size) for row in magnitudes])
     infinite = np.isinf(table.log_moments)
     moments = weights @ np.where(infinite, 0.0, table.log_moments)
     return np.where((weights > 0).astype(float) @ infinite > 0, math.inf, moments)
@@ -115,15 +117,21 @@ class MomentTable:
     shifts: np.ndarray
     log_moments: np.ndarray
 
-    def weights(self, magnitudes: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """How many coordinates each entry stands for, fractions where a magnitude lies between two."""
-        present = magnitudes > 0
-        magnitudes, counts = magnitudes[present].astype(float), counts[present]
-        right = np.searchsorted(self.shifts, magnitudes)
-        low, high = self.shifts[right - 1], self.shifts[right]
-        share = np.where(right == 1, 1.0, (magnitudes**2 - low**2) / (high**2 - low**2))
-        size = len(self.shifts)
-        return np.bincount(right, share * counts, size) + np.bincount(right - 1, (1 - share) * counts, size)
+    def weights(self, magnitudes: np.ndarray, counts: np.ndarray, size: float) -> np.ndarray:
+        """How many of a codeword's coordinates, divided by `size`, each entry stands for.
+
+        A coordinate between two entries is shared between them, linearly in its square: so the number of coordinates and
+        the sum of their squares in each interval are all that is needed. `magnitudes` ascend.
+        """
+        numbers = np.append(0.0, np.cumsum(counts))
+        squares = np.append(0.0, np.cumsum((magnitudes.astype(float) / size) ** 2 * counts))
+        ends = np.searchsorted(magnitudes, self.shifts * size, side="right")
+        ends[-1] = len(magnitudes)  # the last entry is the largest magnitude or above it, but for rounding
+        number, square = np.diff(numbers[ends]), np.diff(squares[ends])
+        low, high = self.shifts[:-1] ** 2, self.shifts[1:] ** 2
+        right = np.clip((square - number * low) / (high - low), 0.0, number)
+        right[0] = number[0]
+        return np.append(0.0, right) + np.append(number - right, 0.0)
 
 
 def moment_table(noise: Noise, size: float, magnitudes: np.ndarray, counts: np.ndarray, highest: int) -> MomentTable:

@@ -9,7 +9,9 @@ four questions without building that tensor where it can avoid it:
   any product (0 * NaN is NaN: a record with a NaN must not reach the sum), or only those that a mask ``keep`` says:
   where an example's norm is finite, so are its factors, and 0 times them is 0;
 * ``inner_products(v)``: **at most** ``g[i] . v`` (see below) for a tensor ``v`` shaped like the variable, one entry an example;
-* ``materialise()``: ``g`` itself, ``[B, *variable.shape]``.
+* ``materialise()``: ``g`` itself, ``[B, *variable.shape]``;
+
+and can be asked for ``some(cut)`` of the examples.
 
 Norms are upper bounds. The clip's guarantee needs ``c[i] * ||g[i]|| <= C`` for the vector that is really summed, while a
 norm is computed by other floating-point operations than the sum: where the terms of ``g[i]`` cancel, the computed norm
@@ -115,6 +117,10 @@ class PerExampleGradient(abc.ABC):
     @abc.abstractmethod
     def fold(self, batch: tf.Tensor) -> "PerExampleGradient":
         """The same for ``batch`` examples where every example has several consecutive rows (a reshape to [B * k, ...])."""
+
+    @abc.abstractmethod
+    def some(self, cut: Callable[[tf.Tensor], tf.Tensor]) -> "PerExampleGradient":
+        """The same for some of the examples: ``cut`` takes their rows out of any tensor ``[B, ...]``."""
 
     def as_products(self) -> "PerExampleGradient":
         """In the form in which it can be joined with that of another use of the variable."""
