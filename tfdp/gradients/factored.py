@@ -155,6 +155,9 @@ class Materialised(PerExampleGradient):
         self._flat = tf.reduce_sum(tf.reshape(self._flat, tf.stack([batch, -1, self.size])), 1)
         return self
 
+    def some(self, cut):
+        return Materialised(cut(self._flat), self.shape)
+
 
 class OuterSum(PerExampleGradient):
     """``g[i] = sum_t a[i, :, t, :] (x) d[i, :, t, :]``: every weight that multiplies, at ``t`` places an example.
@@ -178,6 +181,9 @@ class OuterSum(PerExampleGradient):
     def fold(self, batch):
         self.a, self.d = (_fold_places(v, batch) for v in (self.a, self.d))
         return self
+
+    def some(self, cut):
+        return OuterSum(cut(self.a), cut(self.d), self.shape, self.layout, self.form)
 
     def squared_norms(self, stretch=None):
         if stretch is not None:
@@ -298,6 +304,9 @@ class Rows(PerExampleGradient):
         self.ids = tf.reshape(self.ids, tf.stack([batch, -1]))
         self.d = tf.reshape(self.d, tf.stack([batch, -1, self.shape[-1]]))
         return self
+
+    def some(self, cut):
+        return Rows(cut(self.ids), cut(self.d), self.shape)
 
     def squared_norms(self, stretch=None):
         if stretch is not None:  # all places of a row are stretched alike: their sum is
