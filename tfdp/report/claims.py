@@ -153,7 +153,7 @@ def _unproven_tails(ledger: Ledger, price: float, allowed: float) -> tuple[str, 
     if price < allowed:
         return ()
     return (
-        f"The noise has no tails beyond those that 75 random bits give, which costs {price:.2g} of delta, more than there is. Use more noise, "
+        f"The noise has an end (a Gaussian at 10.2 standard deviations), which costs {price:.2g} of delta, more than there is. Use more noise, "
         "fewer steps or a larger delta.",
     )
 
