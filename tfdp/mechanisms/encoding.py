@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 
 import numpy as np
 import tensorflow as tf
@@ -18,6 +19,7 @@ from tfdp.gradients.compilation import under_xla
 from tfdp.gradients.factored import rows
 
 _NUMBERS_AT_ONCE = 2**21
+_LOW = 0 if sys.byteorder == "little" else 1  # which half of a packed number decides last
 # Contributions are whole multiples of this part of the clip, at most 1 clip a coordinate: float64 holds the sum of 2^20 of
 # them without rounding.
 GRID = 2.0**-32
@@ -50,11 +52,9 @@ class Encoder:
     def __init__(self, codebook: Codebook):
         self.codebook = codebook
         counts = codebook.counts
-        self._first_single = (
-            int(np.flatnonzero(counts > 1).max(initial=-1)) + 1
-        )  # of the runs; all later ones are of one weight
-        self._in_runs = int(counts[: self._first_single].sum())
+        self._runs_are_longer = len(counts) < codebook.weights
         self._run_of_weight = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        self._run_starts = np.cumsum(counts) - counts
         with tf.init_scope():
             self._magnitudes, self._distances = _tensors(codebook)
 
@@ -66,9 +66,9 @@ class Encoder:
         With a ``group``, of the mean gradients of so many consecutive rows each.
         """
         weights, size = self.codebook.weights, tf.shape(present)[0]
-        at_once = max(1, _NUMBERS_AT_ONCE // (weights * group)) * group
-        whole = (size + group - 1) // group * group
-        step = tf.minimum(at_once, whole)
+        groups = -(-size // group)
+        parts = -(-groups // max(1, _NUMBERS_AT_ONCE // (weights * group)))
+        step = -(-groups // parts) * group  # of equal parts
 
         def part(start, total, not_finite):
             places = start + tf.range(step)
@@ -88,23 +88,58 @@ class Encoder:
 
     def _encoded_sum(self, gradients: tf.Tensor) -> tf.Tensor:
         """``[N, weights]`` in units of the clip, to the sum of what they are encoded to, in units of the grid."""
-        ordered, places = _by_magnitude(gradients)
-        codewords = tf.gather(self._magnitudes, self._nearest(tf.abs(ordered)))
-        if self._in_runs:
+        weights = self.codebook.weights
+        magnitudes, places, sums = self._by_magnitude(gradients)
+        # The nearest codeword: that whose angle with the sorted magnitudes is the smallest.
+        chosen = tf.argmax(tf.matmul(sums, self._distances), axis=1)
+        codewords = tf.gather(self._magnitudes, chosen)
+        if self._runs_are_longer:
             codewords = tf.gather(codewords, self._run_of_weight, axis=1)
-        # Cut to the codeword, then towards 0 to the grid (a cast to whole numbers): neither makes a magnitude larger.
-        cut = tf.clip_by_value(ordered, -codewords, codewords)
-        return _sum_by_place(tf.cast(cut * (1 / GRID), tf.int64), places, self.codebook.weights)
+        # Cut to the codeword, then down to the grid (a cast to whole numbers): neither makes a magnitude larger.
+        cut = tf.cast(tf.minimum(magnitudes, codewords) * (1 / GRID), tf.int64)
+        positive, negative = tf.unstack(tf.reshape(_sum_by_place(cut, places, 2 * weights), [weights, 2]), axis=1)
+        return positive - negative
 
-    def _nearest(self, magnitudes: tf.Tensor) -> tf.Tensor:
-        """The number of the codeword whose angle with each row, sorted in ascending order, is the smallest."""
-        single = magnitudes[:, self._in_runs :]
-        scores = tf.matmul(single, self._distances[self._first_single :])
-        if self._in_runs:
-            across = tf.transpose(magnitudes[:, : self._in_runs])
-            sums = tf.math.unsorted_segment_sum(across, self._run_of_weight[: self._in_runs], self._first_single)
-            scores += tf.matmul(sums, self._distances[: self._first_single], transpose_a=True)
-        return tf.argmax(scores, axis=1)
+    def _by_magnitude(self, gradients: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Each row's magnitudes in ascending order; twice the coordinate that each is of, and 1 more if it is negative; and
+        the sums of the magnitudes over the codewords' runs.
+
+        TensorFlow sorts by comparing through indices, at a tenth of the speed of NumPy's vectorised sort of whole numbers:
+        outside of XLA, which can't leave the graph, NumPy does it, as an operation of the graph.
+        """
+        weights, runs = self.codebook.weights, len(self.codebook.counts)
+        if not under_xla():
+            kinds = [tf.float32, tf.int32, tf.float32]
+            found = tf.numpy_function(self._sorted_rows, [gradients], kinds, stateful=False)
+            return tuple(
+                tf.ensure_shape(t, [None, size]) for t, size in zip(found, (weights, weights, runs), strict=True)
+            )
+        negated, places = tf.math.top_k(-tf.abs(gradients), k=weights)
+        signed = 2 * places + tf.cast(tf.gather(gradients, places, batch_dims=1) < 0, tf.int32)
+        if not self._runs_are_longer:
+            return -negated, signed, -negated
+        return (
+            -negated,
+            signed,
+            tf.transpose(tf.math.unsorted_segment_sum(tf.transpose(-negated), self._run_of_weight, runs)),
+        )
+
+    def _sorted_rows(self, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """A row at a time, which stays in the processor's cache: magnitude and signed place packed into one whole number."""
+        weights = gradients.shape[1]
+        magnitudes, places = np.empty(gradients.shape, np.float32), np.empty(gradients.shape, np.int32)
+        place, packed = np.arange(0, 2 * weights, 2, dtype=np.int32), np.empty(weights, np.int64)
+        low, high = packed.view(np.int32)[_LOW::2], packed.view(np.int32)[1 - _LOW :: 2]
+        for gradient, ordered, where in zip(gradients, magnitudes, places, strict=True):
+            bits = gradient.view(np.int32)
+            np.bitwise_and(bits, 0x7FFFFFFF, out=high)  # positive floats are ordered like their bits
+            np.add(place, bits < 0, out=low)
+            packed.sort()
+            ordered.view(np.int32)[:], where[:] = high, low
+        if not self._runs_are_longer:
+            return magnitudes, places, magnitudes
+        with np.errstate(over="ignore"):
+            return magnitudes, places, np.add.reduceat(magnitudes, self._run_starts, axis=1)
 
 
 @functools.lru_cache(maxsize=2)
@@ -133,33 +168,6 @@ def _means(gradients: tf.Tensor, usable: tf.Tensor, group: int) -> tf.Tensor:
     sums = tf.reduce_sum(tf.reshape(gradients, [-1, group, gradients.shape[1]]), 1)
     numbers = tf.reduce_sum(tf.reshape(tf.cast(usable, tf.float32), [-1, group]), 1)
     return sums / tf.maximum(numbers, 1.0)[:, None]
-
-
-def _by_magnitude(gradients: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Each row in ascending order of magnitude, and which coordinate each number is of.
-
-    TensorFlow sorts by comparing through indices, at a tenth of the speed of NumPy's vectorised sort of whole numbers: outside
-    of XLA, which can't leave the graph, NumPy does it, as an operation of the graph.
-    """
-    if under_xla():
-        _, places = tf.math.top_k(-tf.abs(gradients), k=gradients.shape[1])
-        return tf.gather(gradients, places, batch_dims=1), places
-    ordered, places = tf.numpy_function(_sorted_rows, [gradients], [tf.float32, tf.int32], stateful=False)
-    return tf.ensure_shape(ordered, gradients.shape), tf.ensure_shape(places, gradients.shape)
-
-
-def _sorted_rows(gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A row at a time, which stays in the processor's cache: magnitude, place and sign packed into one whole number."""
-    ordered, places = np.empty(gradients.shape, np.int32), np.empty(gradients.shape, np.int32)
-    place = np.arange(gradients.shape[1], dtype=np.int64) * 2
-    for bits, magnitudes, where in zip(gradients.view(np.int32), ordered, places, strict=True):
-        # Positive floats are ordered like their bits; the highest is the sign's.
-        packed = ((bits & 0x7FFFFFFF).astype(np.int64) << 32) | place | (bits < 0)
-        packed.sort()
-        low = packed.astype(np.int32)  # the lower half
-        np.right_shift(low.view(np.uint32), 1, out=where.view(np.uint32))
-        np.bitwise_or((packed >> 32).astype(np.int32), low << 31, out=magnitudes)
-    return ordered.view(np.float32), places
 
 
 def _sum_by_place(values: tf.Tensor, places: tf.Tensor, weights: int) -> tf.Tensor:
