@@ -17,6 +17,8 @@ _OPTIMIZERS = (
     "AdaClipDPSGD",
     "DirectionalDPAdam",
     "DirectionalDPSGD",
+    "EncodedDPAdam",
+    "EncodedDPSGD",
     "NoisyAdagrad",
     "NoisyAdam",
     "NoisySGD",

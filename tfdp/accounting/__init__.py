@@ -9,7 +9,14 @@ from tfdp.accounting.accountants import delta, epsilon, report
 from tfdp.accounting.budgets import Budget
 from tfdp.accounting.calibration import gdp_noise_multiplier, max_more_steps, max_steps, noise_multiplier
 from tfdp.accounting.codebooks import Codebook
-from tfdp.accounting.events import EncodedEvent, Event, GaussianEvent, NotPrivateEvent, PublishedEvent
+from tfdp.accounting.events import (
+    EncodedEvent,
+    Event,
+    GaussianEvent,
+    MicrobatchedEvent,
+    NotPrivateEvent,
+    PublishedEvent,
+)
 from tfdp.accounting.fit_records import FitRecord, Watcher
 from tfdp.accounting.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from tfdp.accounting.information import (
@@ -37,6 +44,7 @@ __all__ = [
     "GaussianEvent",
     "Ledger",
     "Line",
+    "MicrobatchedEvent",
     "NoiseComparison",
     "NotPrivateEvent",
     "Poisson",

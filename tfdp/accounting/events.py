@@ -105,3 +105,39 @@ class PublishedEvent(Event):
     @property
     def at_worst(self) -> Event:
         return NotPrivateEvent(self.reason) if self.noise_multiplier is None else GaussianEvent(self.noise_multiplier)
+
+
+@dataclasses.dataclass(frozen=True)
+class MicrobatchedEvent(Event):
+    """A sum of encoded microbatches plus noise of any family (Nasr et al. 2020, algorithm 1, as published).
+
+    The mean gradient of every `microbatch_size` examples is one vector under a codeword. The paper claims what an
+    `EncodedEvent` of the same noise and codebook gives; nothing is known of what it does give.
+    """
+
+    noise: Noise
+    codebook: Codebook
+    microbatch_size: int
+
+    def __post_init__(self) -> None:
+        self.claimed  # noqa: B018 (checks noise and codebook)
+        size = checks.count("microbatch_size", self.microbatch_size, "write how many examples are encoded as one", 2)
+        object.__setattr__(self, "microbatch_size", size)
+
+    @property
+    def claimed(self) -> EncodedEvent:
+        """What the paper takes it for."""
+        return EncodedEvent(self.noise, self.codebook)
+
+    @property
+    def reason(self) -> str:
+        """Why the claim does not follow, in one sentence."""
+        return (
+            f"Gradients were encoded {self.microbatch_size} examples at a time: one record more or less changes which examples "
+            "share a microbatch, so that many encoded vectors change, each under a codeword in an order of its own, and not one "
+            "as lemma 5 of the paper takes it"
+        )
+
+    @property
+    def at_worst(self) -> Event:
+        return NotPrivateEvent(self.reason)

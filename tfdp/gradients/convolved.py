@@ -237,6 +237,9 @@ class Convolved(PerExampleGradient):
     def fold(self, batch):
         return self.as_products().fold(batch)
 
+    def some(self, cut):
+        return Convolved(cut(self.x), cut(self.d), self.window, self.shape, self.form)
+
     def _seen(self) -> tf.Tensor:
         """``x``, finite wherever no window looks. What is not finite there leaves norms finite, but a kernel may multiply it
         by 0: NaN. Where a window looks, the norm is not finite, and the example is left out."""

@@ -80,6 +80,15 @@ class LotGradients:
             for g, v in zip(self._gradients, self.variables, strict=True)
         ]
 
+    def some(self, rows: tf.Tensor) -> "LotGradients":
+        """Those of some of the examples, by their numbers in the lot."""
+
+        def cut(values: tf.Tensor) -> tf.Tensor:
+            return tf.gather(values, rows)
+
+        gradients = [None if g is None else g.some(cut) for g in self._gradients]
+        return LotGradients(gradients, self.variables, tf.shape(rows)[0], self._scale)
+
     def materialise(self) -> list[tf.Tensor]:
         """Every example's gradient in every weight, ``[B, *shape]``: for few examples or small models."""
         return [

@@ -9,7 +9,9 @@ four questions without building that tensor where it can avoid it:
   any product (0 * NaN is NaN: a record with a NaN must not reach the sum), or only those that a mask ``keep`` says:
   where an example's norm is finite, so are its factors, and 0 times them is 0;
 * ``inner_products(v)``: **at most** ``g[i] . v`` (see below) for a tensor ``v`` shaped like the variable, one entry an example;
-* ``materialise()``: ``g`` itself, ``[B, *variable.shape]``.
+* ``materialise()``: ``g`` itself, ``[B, *variable.shape]``;
+
+and can be asked for ``some(cut)`` of the examples.
 
 Norms are upper bounds. The clip's guarantee needs ``c[i] * ||g[i]|| <= C`` for the vector that is really summed, while a
 norm is computed by other floating-point operations than the sum: where the terms of ``g[i]`` cancel, the computed norm
@@ -116,6 +118,10 @@ class PerExampleGradient(abc.ABC):
     def fold(self, batch: tf.Tensor) -> "PerExampleGradient":
         """The same for ``batch`` examples where every example has several consecutive rows (a reshape to [B * k, ...])."""
 
+    @abc.abstractmethod
+    def some(self, cut: Callable[[tf.Tensor], tf.Tensor]) -> "PerExampleGradient":
+        """The same for some of the examples: ``cut`` takes their rows out of any tensor ``[B, ...]``."""
+
     def as_products(self) -> "PerExampleGradient":
         """In the form in which it can be joined with that of another use of the variable."""
         return self
@@ -149,6 +155,9 @@ class Materialised(PerExampleGradient):
         self._flat = tf.reduce_sum(tf.reshape(self._flat, tf.stack([batch, -1, self.size])), 1)
         return self
 
+    def some(self, cut):
+        return Materialised(cut(self._flat), self.shape)
+
 
 class OuterSum(PerExampleGradient):
     """``g[i] = sum_t a[i, :, t, :] (x) d[i, :, t, :]``: every weight that multiplies, at ``t`` places an example.
@@ -172,6 +181,9 @@ class OuterSum(PerExampleGradient):
     def fold(self, batch):
         self.a, self.d = (_fold_places(v, batch) for v in (self.a, self.d))
         return self
+
+    def some(self, cut):
+        return OuterSum(cut(self.a), cut(self.d), self.shape, self.layout, self.form)
 
     def squared_norms(self, stretch=None):
         if stretch is not None:
@@ -292,6 +304,9 @@ class Rows(PerExampleGradient):
         self.ids = tf.reshape(self.ids, tf.stack([batch, -1]))
         self.d = tf.reshape(self.d, tf.stack([batch, -1, self.shape[-1]]))
         return self
+
+    def some(self, cut):
+        return Rows(cut(self.ids), cut(self.d), self.shape)
 
     def squared_norms(self, stretch=None):
         if stretch is not None:  # all places of a row are stretched alike: their sum is

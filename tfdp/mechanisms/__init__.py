@@ -4,10 +4,15 @@ A mechanism states what one step of it releases as an event for the ledger. It k
 """
 
 from tfdp.mechanisms.adaclip import AdaClipMechanism
+from tfdp.mechanisms.denoising import denoised
 from tfdp.mechanisms.directional import DirectionalMechanism
+from tfdp.mechanisms.encoded import EncodedMechanism
+from tfdp.mechanisms.encoding import Encoder
 from tfdp.mechanisms.finite_support import finite_support_delta
 from tfdp.mechanisms.full_gradient import FullGradient
 from tfdp.mechanisms.gaussian import GaussianMechanism
+from tfdp.mechanisms.noise_samplers import noise_draws
+from tfdp.mechanisms.noise_tails import noise_tails_delta
 from tfdp.mechanisms.normals import standard_normals
 from tfdp.mechanisms.pruning import CompressedMechanism, SupportMechanism
 from tfdp.mechanisms.published import PublishedMechanism
@@ -18,12 +23,17 @@ __all__ = [
     "AdaClipMechanism",
     "CompressedMechanism",
     "DirectionalMechanism",
+    "EncodedMechanism",
+    "Encoder",
     "FullGradient",
     "GaussianMechanism",
     "PrunedPublishedMechanism",
     "PublishedMechanism",
     "SecretGenerator",
     "SupportMechanism",
+    "denoised",
     "finite_support_delta",
+    "noise_draws",
+    "noise_tails_delta",
     "standard_normals",
 ]

@@ -1,5 +1,6 @@
 """The Gaussian mechanism on a lot's gradients (Bu et al. 2019, algorithms 1 and 2, arXiv:1911.11607)."""
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ from tfdp.accounting import Budget, Event, GaussianEvent, Ledger, NotPrivateEven
 from tfdp.gradients import Ellipsoid, LotGradients
 from tfdp.mechanisms.normals import standard_normals
 from tfdp.mechanisms.secret_generator import SecretGenerator
+from tfdp.noise import Gaussian, Noise
 
 # float32 arithmetic may bring a clipped gradient above the clip in its last digits: clip that much below it.
 ROUNDING = 1 - 2.0**-20
@@ -45,6 +47,7 @@ class GaussianMechanism:
     calibrated = ("noise_multiplier",)  # the settings that are found for a ``target_epsilon``
     full_gradient = None  # what it wants of all records between two steps, and how often: a ``FullGradient``
     has_own_accounting = False  # whether its target is a claim of its own, which no accountant prices
+    sum_dtype = tf.float32  # of ``bounded_sum``
     unsaved: tuple[str, ...] = ()  # what it remembers of more than releases: private, never saved, 0 after a load
 
     def __init__(self, l2_norm_clip: float, noise_multiplier: float | None = None):
@@ -144,12 +147,30 @@ class GaussianMechanism:
         released = self.privatise(sums, expected_lot_size, generator, *if_any(ellipsoid))
         return released, self.next_state(state, released, ellipsoid, expected_lot_size)
 
+    @property
+    def is_a_noised_sum(self) -> bool:
+        """Whether all coordinates of a release have the same noise, in units of clip and scales, and nothing else is done."""
+        return type(self).release is GaussianMechanism.release and type(self).privatise is GaussianMechanism.privatise
+
+    @property
+    def noise_of_release(self) -> Noise | None:
+        """That noise; None without any."""
+        return Gaussian(self.noise_multiplier) if self.noise_multiplier else None
+
+    def unit_of_release(self, expected_lot_size: float) -> float:
+        """One clip of the sum, in a release."""
+        return self.l2_norm_clip / expected_lot_size
+
     def get_config(self) -> dict:
         return {"l2_norm_clip": self.l2_norm_clip, "noise_multiplier": self.noise_multiplier}
 
     @classmethod
     def from_config(cls, config: dict) -> "GaussianMechanism":
         return cls(**config)
+
+    def copy(self) -> "GaussianMechanism":
+        """Another one that does the same."""
+        return type(self).from_config(copy.deepcopy(self.get_config()))
 
 
 def if_any(part: Ellipsoid | State | None) -> tuple:

@@ -140,10 +140,10 @@ def normals_from_bits(radius_bits: tf.Tensor, angle_bits: tf.Tensor) -> tf.Tenso
 
 def radius(radius_bits: tf.Tensor, angle_bits: tf.Tensor) -> tf.Tensor:
     """sqrt(-2 ln u) in float64."""
-    return tf.sqrt(-2.0 * _logarithm(_uniform(radius_bits, angle_bits)))
+    return tf.sqrt(-2.0 * _logarithm(uniform(radius_bits, angle_bits)))
 
 
-def _uniform(radius_bits: tf.Tensor, angle_bits: tf.Tensor) -> tf.Tensor:
+def uniform(radius_bits: tf.Tensor, angle_bits: tf.Tensor) -> tf.Tensor:
     """u = (K + 1) 2^-75 in float64, for K = 2^11 radius_bits + 2^11 - 1 - (angle_bits mod 2^11)."""
     # With all higher bits set, the lowest 11 read as -2^11 .. -1: mask and offset in one pass over the weights.
     below = tf.bitwise.bitwise_or(tf.bitcast(angle_bits, tf.int64), -(2**_LOW_BITS))

@@ -1,6 +1,7 @@
 """The Keras face: PrivateOptimizer around any Keras optimizer, the named ones, and the hook that brings them to a model."""
 
 from tfdp.optimizers import hook
+from tfdp.optimizers.encoded import EncodedDPAdam, EncodedDPSGD
 from tfdp.optimizers.named import (
     AdaClipDPAdam,
     AdaClipDPSGD,
@@ -19,6 +20,8 @@ __all__ = [
     "AdaClipDPSGD",
     "DirectionalDPAdam",
     "DirectionalDPSGD",
+    "EncodedDPAdam",
+    "EncodedDPSGD",
     "NoisyAdagrad",
     "NoisyAdam",
     "NoisySGD",

@@ -25,7 +25,9 @@ _ARGUMENTS = """
         max_physical_batch: the most examples run at once; a larger lot is run in parts inside one step.
         noise_seed: makes noise reproducible, for tests. There is no privacy then, and the ledger says so; so it can't go
             with ``target_epsilon``.
-        private_logs: leave out the count of examples with gradients that are not finite.{own}
+        private_logs: leave out the count of examples with gradients that are not finite.
+        denoise: what is done to a private gradient before it moves weights, at no cost in privacy: "ks" or "laplacian"
+            (``tfdp.mechanisms.denoised``).{own}
         **arguments: every other argument of ``keras.optimizers.{inner}``. Its ``clipnorm``, ``weight_decay`` and the like
             act after the noise.
 """
@@ -80,6 +82,7 @@ class NamedOptimizer(PrivateOptimizer):
         max_physical_batch: int | None = None,
         noise_seed: int | None = None,
         private_logs: bool = False,
+        denoise: str | None = None,
         name: str | None = None,
         **arguments,
     ):
@@ -109,6 +112,7 @@ class NamedOptimizer(PrivateOptimizer):
             max_physical_batch=max_physical_batch,
             noise_seed=noise_seed,
             private_logs=private_logs,
+            denoise=denoise,
             name=name or self.default_name,
         )
 

@@ -7,6 +7,7 @@ from keras.src.utils import tracking
 
 from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent, checks
 from tfdp.mechanisms import GaussianMechanism, SecretGenerator
+from tfdp.mechanisms.denoising import KS, check_denoise
 from tfdp.mechanisms.gaussian import State, if_any
 from tfdp.optimizers.book import Book, Past, Untracked
 
@@ -47,6 +48,8 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
             an infinite line in the ledger, and no ``target_epsilon`` can be kept.
         private_logs: leave out the count of examples whose gradients were not finite (``non_finite_examples``), a
             diagnostic that is not private, as training metrics are not.
+        denoise: what is done to a private gradient before it moves weights: "ks" scales it by its Kolmogorov-Smirnov distance
+            from the noise, "laplacian" smooths it (``tfdp.mechanisms.denoised``). It costs no privacy.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         max_physical_batch: int | None = None,
         noise_seed: int | None = None,
         private_logs: bool = False,
+        denoise: str | None = None,
         name: str = "private_optimizer",
     ):
         if isinstance(inner_optimizer, str):
@@ -89,6 +93,11 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
             )
         check_privacy(mechanism.noise_multiplier, target_epsilon, delta, accountant, noise_seed)
         mechanism.check_target(target_epsilon, delta, accountant)
+        if check_denoise(denoise) == KS and not mechanism.is_a_noised_sum:
+            raise ValueError(
+                f'denoise="ks" compares all coordinates of a release with one noise, but those of a {type(mechanism).__name__} are '
+                f'not a sum with noise alone. Leave it out, or take denoise="laplacian".'
+            )
         super().__init__(learning_rate=0.0, name=name)
         self.inner_optimizer = inner_optimizer
         self.mechanism = mechanism
@@ -97,6 +106,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         self.max_physical_batch = max_physical_batch
         self.noise_seed = noise_seed
         self.private_logs = bool(private_logs)
+        self.denoise = denoise
         # An int64 assigned in the same graph as the weights: whatever saves the weights saves how many steps they hold.
         self._steps = self.add_variable((), "zeros", "int64", aggregation="only_first_replica", name="released_steps")
         self._state_of_mechanism = Untracked({})  # the variables themselves are, see add_variable
@@ -295,6 +305,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
             "max_physical_batch": self.max_physical_batch,
             "noise_seed": self.noise_seed,
             "private_logs": self.private_logs,
+            "denoise": self.denoise,
             "name": self.name,
         }
 

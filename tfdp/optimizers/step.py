@@ -1,6 +1,5 @@
 """One private step: lot in, one noised release, weights moved."""
 
-import copy
 from typing import Any
 
 import keras
@@ -10,7 +9,7 @@ import tensorflow as tf
 from tfdp.gradients import Plan, lot_gradients
 from tfdp.gradients.compilation import compiling
 from tfdp.gradients.layer_tree import map_tensors
-from tfdp.mechanisms import GaussianMechanism
+from tfdp.mechanisms import GaussianMechanism, denoised
 from tfdp.mechanisms.gaussian import if_any
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 
@@ -44,7 +43,7 @@ class PrivateStep:
         A copy: what the ledger's line says of this fit holds whatever becomes of the optimizer's own meanwhile.
         """
         own, before = self.optimizer.mechanism, self.mechanism
-        frozen = type(own).from_config(copy.deepcopy(own.get_config()))
+        frozen = own.copy()
         changed = before is not None and not _same_mechanism(before, frozen)
         self.mechanism = frozen
         return changed
@@ -73,6 +72,10 @@ class PrivateStep:
         ellipsoid = mechanism.ellipsoid(state)
         sums, not_finite = self._sums(record, present, ellipsoid)
         released, state = mechanism.release(state, sums, ellipsoid, self.expected_lot_size, optimizer.generator)
+        if optimizer.denoise is not None:
+            noise = mechanism.noise_of_release
+            unit = mechanism.unit_of_release(self.expected_lot_size)
+            released = denoised(optimizer.denoise, released, noise, unit, ellipsoid)
         variables = model.trainable_variables
         gradients = _with_regularizers(released, variables)
         gradients = [tf.cast(g, v.dtype) for g, v in zip(gradients, variables, strict=True)]
@@ -86,7 +89,7 @@ class PrivateStep:
         record, present = _not_empty(record, present)
         if limit is None:
             return self._physical(record, present, ellipsoid)
-        zeros = [tf.zeros(v.shape) for v in self.model.trainable_variables]
+        zeros = [tf.zeros(v.shape, self.mechanism.sum_dtype) for v in self.model.trainable_variables]
         rows = tf.shape(present)[0]
 
         def part(start, sums, not_finite):

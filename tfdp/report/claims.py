@@ -14,7 +14,8 @@
    of the records into the run that no step paid for: neither 1. nor 2. is proven any more.
 4. Callbacks on validation metrics compute with released weights and other records. What they choose among the weights is
    post-processing. Where they stop, the number of steps was chosen by looking at releases: ``Facts.priced``.
-5. Noise without the last of its tails: delta is priced smaller by ``tfdp.mechanisms.finite_support_delta``.
+5. Noise without the last of its tails: delta is priced smaller by ``tfdp.mechanisms.finite_support_delta``, for
+   encoded releases by ``noise_tails_delta``.
 6. What a paper claims of its own algorithm, and does not follow, is repeated beside what is proven, with the reason.
 """
 
@@ -28,6 +29,7 @@ from tfdp.accounting import (
     Budget,
     FixedSize,
     Ledger,
+    MicrobatchedEvent,
     PublishedEvent,
     Relation,
     Report,
@@ -78,7 +80,7 @@ def claims_of(facts: Facts, delta: float | None, settings_fixed_beforehand: bool
     if not ledger.steps:
         return (Claim(MEMBERSHIP, ledger.relation, 0.0, delta, None, Status.PROVEN, "nothing was released"),)
     if facts.not_private:
-        return (_no_claim(facts, delta, facts.not_private), *_published(facts))
+        return (_no_claim(facts, delta, facts.not_private), *_published(facts, delta))
     return _Claims(facts, delta, settings_fixed_beforehand).all()
 
 
@@ -100,10 +102,10 @@ class _Claims:
         priced = [claim for claim in map(self._accounted, ("pld", "rdp", "gdp")) if claim is not None]
         if not priced or math.isinf(priced[0].epsilon):
             reason = "The noise is too small for any finite bound." if priced else "No accountant can price this run."
-            return (_no_claim(self.facts, self.delta, (reason,)), *_published(self.facts))
+            return (_no_claim(self.facts, self.delta, (reason,)), *_published(self.facts, self.delta))
         main, *others = priced
         filters = [self._filtered(budget) for budget in _filters(self.facts)]
-        return (main, *filters, *_published(self.facts), *others, _information(main))
+        return (main, *filters, *_published(self.facts, self.delta), *others, _information(main))
 
     def _delta_left(self) -> float:
         return self.delta - self.tails if self.tails < self.delta else self.delta
@@ -151,7 +153,7 @@ def _unproven_tails(ledger: Ledger, price: float, allowed: float) -> tuple[str, 
     if price < allowed:
         return ()
     return (
-        f"The noise ends at 10.2 standard deviations, which costs {price:.2g} of delta, more than there is. Use more noise, "
+        f"The noise has an end (a Gaussian at 10.2 standard deviations), which costs {price:.2g} of delta, more than there is. Use more noise, "
         "fewer steps or a larger delta.",
     )
 
@@ -198,22 +200,33 @@ def _filters(facts: Facts) -> list[Budget]:
     return [b for b in kept_by_all if b.order is not None and b.epsilon(facts.ledger) <= b.target_epsilon]
 
 
-def _published(facts: Facts) -> Iterator[Claim]:
+def _published(facts: Facts, delta: float | None) -> Iterator[Claim]:
     """Rule 6: a claim about each line by itself, and the releases on its schedule; the papers know of no others."""
     ledger = facts.ledger
     for line in ledger:
-        if not (line.steps and isinstance(line.event, PublishedEvent)):
+        if not line.steps:
             continue
-        event, reasons = line.event, (line.event.reason,)
+        if isinstance(line.event, PublishedEvent):
+            how, claimed = "the paper's own theorem, Xiang et al. 2021, theorem 1", line.event
+            epsilon, delta_of_claim = claimed.claimed_epsilon, claimed.claimed_delta
+        elif isinstance(line.event, MicrobatchedEvent) and delta is not None:
+            how = "the paper's own theorem, Nasr et al. 2020, theorem 1"
+            taken_for = Ledger((dataclasses.replace(line, event=line.event.claimed),))
+            epsilon, delta_of_claim = report(taken_for, delta=delta, accountant="rdp").epsilon, delta
+        else:
+            continue
+        reasons = (line.event.reason,)
         if ledger.steps > line.steps and not facts.on_one_schedule:
             reasons += (f"It is about {line.steps:,} of the {ledger.steps:,} steps alone.",)
-        how = "the paper's own theorem, Xiang et al. 2021, theorem 1"
-        epsilon, delta = event.claimed_epsilon, event.claimed_delta
-        yield Claim(MEMBERSHIP, line.sampling.relation, epsilon, delta, None, Status.AS_PUBLISHED, how, reasons)
+        yield Claim(
+            MEMBERSHIP, line.sampling.relation, epsilon, delta_of_claim, None, Status.AS_PUBLISHED, how, reasons
+        )
 
 
 def _information(main: Claim) -> Claim:
     nats = mutual_information_bound(main.epsilon)
     how = f"at most {nats:.4g} nats: theorem 2 of Xiang et al. 2021, with the epsilon of the first claim"
-    reason = "The theorem needs a delta of 0 for every two data sets, and Gaussian noise has no finite epsilon at that."
+    reason = (
+        "The theorem needs a delta of 0 for every two data sets, and this noise need not have a finite epsilon at that."
+    )
     return Claim(INFORMATION, None, main.epsilon, 0.0, None, Status.AS_PUBLISHED, how, (reason,))

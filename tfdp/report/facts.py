@@ -8,9 +8,18 @@ import math
 
 import keras
 
-from tfdp.accounting import Event, FitRecord, GaussianEvent, Ledger, NotPrivateEvent, PublishedEvent
+from tfdp.accounting import (
+    EncodedEvent,
+    Event,
+    FitRecord,
+    GaussianEvent,
+    Ledger,
+    MicrobatchedEvent,
+    NotPrivateEvent,
+    PublishedEvent,
+)
 from tfdp.accounting.fit_records import on_schedule
-from tfdp.mechanisms import finite_support_delta
+from tfdp.mechanisms import finite_support_delta, noise_tails_delta
 from tfdp.optimizers import PrivateOptimizer, hook
 
 
@@ -56,7 +65,7 @@ class Facts:
     @property
     def published(self) -> bool:
         """Whether a paper claims something of a line."""
-        return any(line.steps and isinstance(line.event, PublishedEvent) for line in self.ledger)
+        return any(line.steps and isinstance(line.event, PublishedEvent | MicrobatchedEvent) for line in self.ledger)
 
     @functools.cached_property
     def priced(self) -> Ledger:
@@ -82,9 +91,12 @@ class Facts:
 
     def price_of_tails(self, ledger: Ledger) -> float:
         """What it costs in delta that the noise has an end, over all steps of `ledger`."""
-        priced = [(line.steps, line.event.at_worst) for line in ledger]
-        noised = [(steps, event.noise_multiplier) for steps, event in priced if isinstance(event, GaussianEvent)]
-        return sum(finite_support_delta(self.weights, steps, noise_multiplier) for steps, noise_multiplier in noised)
+        return sum(self._price_of_tails(line.event.at_worst, line.steps) for line in ledger)
+
+    def _price_of_tails(self, event: Event, steps: int) -> float:
+        if isinstance(event, GaussianEvent):
+            return finite_support_delta(self.weights, steps, event.noise_multiplier)
+        return noise_tails_delta(event.noise, event.codebook, steps) if isinstance(event, EncodedEvent) else 0.0
 
 
 def _may_have_been_chosen(record: FitRecord) -> bool:

@@ -7,10 +7,12 @@ import textwrap
 from collections.abc import Iterable
 
 from tfdp.accounting import (
+    EncodedEvent,
     FixedSize,
     FullBatch,
     GaussianEvent,
     Line,
+    MicrobatchedEvent,
     Poisson,
     PublishedEvent,
     Relation,
@@ -75,11 +77,24 @@ def _line(line: Line, between: bool) -> str:
         noise = _published_noise(line.event)
     elif isinstance(line.event, GaussianEvent):
         noise = f"Gaussian noise of {line.event.noise_multiplier:.4g} times the clip"
+    elif isinstance(line.event, EncodedEvent | MicrobatchedEvent):
+        return f"{_counted(line.steps, 'step')}: {_encoded(line.event)}; {_sampling(line)}."
     else:
         return f"{_counted(line.steps, 'step')}: {getattr(line.event, 'reason', type(line.event).__name__)}."
     what = "release" if between else "step"
     when = " between the steps, on a schedule fixed before the first one" if between else ""
     return f"{_counted(line.steps, what)}{when}: sums of clipped gradients with {noise}; {_sampling(line)}."
+
+
+def _encoded(event: EncodedEvent | MicrobatchedEvent) -> str:
+    what = "sums of gradients"
+    if isinstance(event, MicrobatchedEvent):
+        what = f"sums of mean gradients of {event.microbatch_size} examples each,"
+    book = event.codebook
+    return (
+        f"{what} encoded under {book.size:,} public codewords of {book.weights:,} weights, with noise {event.noise} in units of "
+        "the clip"
+    )
 
 
 def _published_noise(event: PublishedEvent) -> str:

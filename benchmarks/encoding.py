@@ -1,0 +1,128 @@
+"""Encoded gradients: what a step of them costs, and whether they are worth it at the same proven epsilon.
+
+    python -m benchmarks.encoding cost [--workloads cnn@256 million@256] [--clock cpu]
+    python -m benchmarks.encoding study --data-dir DIR --json results/encoding.jsonl
+    python -m benchmarks.encoding table --json results/encoding.jsonl
+
+Cost: a step of `EncodedDPSGD` through `model.fit` against one of `NoisySGD`, in turn, and the memory of each in a process of
+its own; how both are measured is said in `benchmarks/step_cost.py`. "million" is a network of three dense layers with a million
+weights.
+
+Study and table: those of `benchmarks/directional.py`, with other methods. The study is after Nasr et al. 2020, section 5: the
+MNIST network, encoded gradients with Student-t and Gaussian noise, denoised or not, and plain `NoisySGD`, denoised or not. The
+target epsilon is the same for all, and the size of each noise follows from it; learning rate and clip are tuned.
+"""
+
+import argparse
+import functools
+import json
+import sys
+
+import keras
+
+import tfdp
+from benchmarks import directional, protocol, sides, workloads
+from benchmarks.directional import Case
+from benchmarks.workloads import Workload
+from models import bu_2019
+
+ENCODED = {"sgd": tfdp.EncodedDPSGD, "adam": tfdp.EncodedDPAdam}
+NOISY = {"sgd": tfdp.NoisySGD, "adam": tfdp.NoisyAdam}
+STUDENT, GAUSSIAN = tfdp.noise.StudentT(9, stddev=1.0), tfdp.noise.Gaussian(1.0)
+METHODS = {
+    "noisy": (NOISY, {}),
+    "noisy, denoised": (NOISY, {"denoise": "ks"}),
+    "student, encoded, denoised": (ENCODED, {"noise": STUDENT, "denoise": "ks"}),
+    "gaussian, encoded, denoised": (ENCODED, {"noise": GAUSSIAN, "denoise": "ks"}),
+    "student, encoded": (ENCODED, {"noise": STUDENT, "denoise": None}),
+    "gaussian, encoded": (ENCODED, {"noise": GAUSSIAN, "denoise": None}),
+}
+# Denoised steps are shorter by the distance from noise, some hundredths: the grid reaches as much higher.
+RATES, CLIPS = (0.1, 0.4, 1.6, 6.4, 25.6), (0.5, 1.0, 2.0)
+CASES = {
+    "mnist, encoding": Case(
+        "mnist", lambda x: bu_2019.mnist_cnn(), 512, 20, "sgd", RATES, CLIPS, directional._images
+    ),
+}
+COSTS = {"NoisySGD": NOISY["sgd"], "EncodedDPSGD": ENCODED["sgd"]}
+
+
+def million() -> Workload:
+    """784 features, three dense layers, 1,019,130 weights."""
+
+    def network() -> keras.Model:
+        layers = [keras.layers.Dense(width, activation="relu") for width in (1024, 208)]
+        return keras.Sequential([keras.Input((784,)), *layers, keras.layers.Dense(10)])
+
+    def features(generator, rows):
+        return generator.random((rows, 784), dtype="float32")
+
+    return Workload("million", 256, 3, 1_019_130, features, 10, network)
+
+
+def workload_of(name: str) -> Workload:
+    return million() if name.partition("@")[0] == "million" else workloads.get(name)
+
+
+def compiled(workload: Workload, side: str) -> keras.Model:
+    model = workload.model()
+    optimizer = COSTS[side](0.01, l2_norm_clip=1.0, noise_multiplier=1.1)
+    model.compile(optimizer=optimizer, loss=workload.loss())
+    return model
+
+
+def memory_of(name: str, side: str) -> dict:
+    return sides.memory(compiled(workload_of(name), side), workload_of(name))
+
+
+def cost(options: argparse.Namespace) -> None:
+    for name in options.workloads:
+        workload = workload_of(name)
+        steps = options.steps or workload.steps
+        records, fits = workload.records(steps * workload.lot), {}
+        for side in COSTS:
+            fits[side] = functools.partial(sides.fit, compiled(workload, side), workload, records, 3)
+            fits[side]()
+        found = sides.timed_fits(fits, dict.fromkeys(fits, steps), options.repeats, options.clock)
+        for side, one in found.items():
+            child = ["memory-of", name, side]
+            memory = protocol.in_a_process_of_its_own("benchmarks.encoding", *child)
+            print(json.dumps({"workload": name, "side": side, **one, **memory}), flush=True)
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("benchmarks.encoding", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    costs = commands.add_parser("cost")
+    costs.add_argument("--workloads", nargs="+", default=["cnn@256", "million@256"])
+    costs.add_argument("--steps", type=int, help="of an epoch; default: enough for each workload")
+    costs.add_argument("--repeats", type=int, default=3)
+    costs.add_argument("--clock", default="wall", choices=list(protocol.CLOCKS))
+    child = commands.add_parser("memory-of")
+    child.add_argument("workload")
+    child.add_argument("side", choices=list(COSTS))
+    tables, study = commands.add_parser("table"), commands.add_parser("study")
+    for command in (tables, study):
+        command.add_argument("--json", default="results/encoding.jsonl")
+    study.add_argument("--data-dir", required=True, help="where mnist.npz lies")
+    study.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    study.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    study.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 3.2])
+    study.add_argument("--tuning-epsilon", type=float, default=3.2)
+    study.add_argument("--seeds", type=int, default=5)
+    return parser
+
+
+def main() -> int:
+    options = arguments().parse_args()
+    if options.command == "memory-of":
+        print(json.dumps(memory_of(options.workload, options.side)))
+        return 0
+    directional.METHODS.update(METHODS)
+    directional.CASES.update(CASES)
+    {"cost": cost, "table": directional.table, "study": directional.study}[options.command](options)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
