@@ -40,9 +40,7 @@ METHODS = {
 # Denoised steps are shorter by the distance from noise, some hundredths: the grid reaches as much higher.
 RATES, CLIPS = (0.1, 0.4, 1.6, 6.4, 25.6), (0.5, 1.0, 2.0)
 CASES = {
-    "mnist, encoding": Case(
-        "mnist", lambda x: bu_2019.mnist_cnn(), 512, 20, "sgd", RATES, CLIPS, directional._images
-    ),
+    "mnist, encoding": Case("mnist", lambda x: bu_2019.mnist_cnn(), 512, 20, "sgd", RATES, CLIPS, directional._images),
 }
 COSTS = {"NoisySGD": NOISY["sgd"], "EncodedDPSGD": ENCODED["sgd"]}
 

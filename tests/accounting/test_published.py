@@ -99,3 +99,20 @@ def test_bad_events(arguments, message):
 def test_bad_runs(arguments, message):
     with pytest.raises(ValueError, match=message):
         published_noise_multiplier(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("rate", "steps", "target", "share", "claims"),
+    [
+        (0.01, 100, 1.0, 1.0, True),
+        (0.01, 60, 1.0, 1.0, True),  # ended early
+        (0.01, 101, 1.0, 1.0, False),  # two plans on one line
+        (0.02, 100, 1.0, 1.0, False),  # lots of another rate
+        (0.01, 100, 0.9, 1.0, False),  # noise found for another target
+        (0.01, 100, 1.0, 0.9, False),
+    ],
+)
+def test_the_claim_is_the_papers_only_if_its_formula_was_kept_to(rate, steps, target, share, claims):
+    noise = published_noise_multiplier(1.0, DELTA, 0.01, 100)
+    event = PublishedEvent(target, DELTA, "a reason", 2.0, noise, share)
+    assert claim_is_the_papers(Line(event, Poisson(rate, 1000), steps)) is claims

@@ -257,3 +257,38 @@ def test_around_any_optimizer_the_target_is_said_twice():
     model = tiny.private(tfdp.PrivateOptimizer("lion", mechanism, target_epsilon=2.0, delta=1e-5))
     fit(model)
     assert model.optimizer.ledger.steps == 12
+
+
+def test_noise_of_public_importances_stays_whatever_becomes_of_the_optimizers_variables():
+    """What was proven before the first step holds for the last one."""
+
+    class Zeroes(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            for variable in self.model.optimizer.variables:
+                if variable.dtype == "float32" and len(variable.shape) > 0:
+                    variable.assign(np.zeros(variable.shape, "f4"))
+            seen.append(self.model.get_weights()[0])
+
+    seen: list = []
+    model = tiny.linear()
+    optimizer = tfdp.DirectionalDPSGD(
+        0.1,
+        l2_norm_clip=1.0,
+        target_epsilon=1.0,
+        delta=1e-5,
+        as_published=True,
+        direction=[np.ones((3, 1)), np.ones(1)],
+    )
+    model.compile(optimizer=optimizer, loss=lambda y, p: keras.ops.zeros_like(p[:, 0]))
+    tiny.train(model, steps=4, callbacks=[Zeroes()])
+    moved = [np.abs(after - before) for before, after in zip(seen, [*seen[1:], model.get_weights()[0]], strict=True)]
+    assert all((step > 0).all() for step in moved)
+
+
+def test_a_mechanism_put_in_later_has_to_keep_the_target_too():
+    model = tiny.linear()
+    optimizer = tfdp.NoisySGD(0.1, l2_norm_clip=1.0, target_epsilon=1.0, delta=1e-5)
+    model.compile(optimizer=optimizer, loss="mse")
+    optimizer.mechanism = tfdp.mechanisms.PublishedMechanism(1.0, target_epsilon=100.0, delta=1e-5, direction="ones")
+    with pytest.raises(ValueError, match="target_epsilon=100"):
+        tiny.train(model, steps=2)

@@ -88,12 +88,17 @@ class PublishedEvent(Event):
     `reason` says, in one sentence, why that does not follow. What is proven is another matter: `noise_multiplier` is a
     bound that was known before the step. Whatever the records are, the step is at worst a Gaussian mechanism with
     that noise multiplier. None if there is no such bound: the step then costs infinity.
+
+    `published_noise` is the noise that the paper's formula found for a share of the target, in units of the clip; what was run is
+    held against it before the claim is repeated (`tfdp.accounting.published.claim_is_the_papers`). None if there is no formula.
     """
 
     claimed_epsilon: float
     claimed_delta: float
     reason: str
     noise_multiplier: float | None = None
+    published_noise: float | None = None
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "claimed_epsilon", checks.target_epsilon(self.claimed_epsilon))

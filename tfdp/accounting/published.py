@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 from tfdp.accounting import checks
+from tfdp.accounting.ledger import Line
+from tfdp.accounting.samplings import Poisson
 
 
 def published_tau(epsilon: float, delta: float, steps: int) -> float:
@@ -36,3 +38,19 @@ def published_noise_multiplier(epsilon: float, delta: float, sampling_rate: floa
     rate = checks.sampling_rate(sampling_rate)
     steps = checks.count("steps", steps, "write how many steps the run takes", at_least=1)
     return 1 / math.sqrt(published_tau(epsilon / rate, delta / rate, steps))
+
+
+def claim_is_the_papers(line: Line) -> bool:
+    """Whether the paper's own formula, for the lots and the number of steps that were run, asks for no more noise than there was.
+
+    If not (more steps than were planned, lots of another rate, noise found for another target), the paper claims nothing of
+    this line.
+    """
+    event, sampling = line.event, line.sampling
+    if event.published_noise is None:
+        return True
+    if not isinstance(sampling, Poisson):
+        return False
+    epsilon, delta = event.share * event.claimed_epsilon, event.share * event.claimed_delta
+    needed = published_noise_multiplier(epsilon, delta, sampling.sampling_rate, line.steps)
+    return needed <= event.published_noise * (1 + 1e-9)

@@ -64,8 +64,9 @@ class BudgetStopping(PrivacyLogger):
                 print(f"{type(self).__name__}: {self.stopped_because}")
 
     def _reason(self) -> str:
-        ledger, event = self.training.optimizer.ledger, self.training.run.event
-        lost = [line.event.reason for line in ledger if line.steps and isinstance(line.event, NotPrivateEvent)]
+        ledger, event = self.training.optimizer.ledger, self.training.run.event.at_worst
+        priced = [line.event.at_worst for line in ledger if line.steps]
+        lost = [event.reason for event in priced if isinstance(event, NotPrivateEvent)]
         if lost:
             return f"no budget can be kept, because the ledger's epsilon is infinite already ({'; '.join(dict.fromkeys(lost))})"
         because = f" ({event.reason})" if isinstance(event, NotPrivateEvent) else ""

@@ -105,6 +105,7 @@ class PublishedMechanism(GaussianMechanism):
         self.target_epsilon, self.delta = target.target_epsilon, target.delta
         self.direction = checked_direction(direction, (FULL_GRADIENT, ONES))
         self.full_gradient = self._full_gradient(direction_budget, direction_noise_multiplier)
+        self._importances: list[np.ndarray] | None = None  # public ones, when the weights are known
         self.sigma_floor = None if sigma_floor is None else number("sigma_floor", sigma_floor, positive=True)
 
     def _full_gradient(self, share: float, noise_multiplier: float | None) -> PublishedDirection | None:
@@ -133,7 +134,7 @@ class PublishedMechanism(GaussianMechanism):
                 f"as_published needs lots of which each record is a member with the same probability, not {type(sampling).__name__} "
                 "sampling: the paper's formula divides by it. Give fit arrays, or tfdp.data.PoissonBatches."
             )
-        share = 1.0 if self.full_gradient is None else 1 - self.full_gradient.share
+        share = self._share_of_steps
         epsilon, delta = share * self.target_epsilon, share * self.delta
         found = published_noise_multiplier(epsilon, delta, sampling.sampling_rate, steps)
         if self.direction == ONES:  # then it is the noise of every coordinate
@@ -142,17 +143,27 @@ class PublishedMechanism(GaussianMechanism):
 
     def event(self, state: State | None = None) -> Event:
         if self.direction == FULL_GRADIENT:
-            return PublishedEvent(self.target_epsilon, self.delta, _OF_W, self.sigma_floor)
+            return self._claimed(_OF_W, self.sigma_floor)
         reason = _OF_SAMPLING if self.direction == ONES else _OF_THE_WORST_CASE
-        return PublishedEvent(self.target_epsilon, self.delta, reason, self._least_noise(state))
+        return self._claimed(reason, self._least_noise(state or {}))
 
-    def _least_noise(self, state: State | None) -> float:
+    def _claimed(self, reason: str, proven: float | None) -> PublishedEvent:
+        return PublishedEvent(
+            self.target_epsilon, self.delta, reason, proven, self.noise_multiplier, self._share_of_steps
+        )
+
+    @property
+    def _share_of_steps(self) -> float:
+        return 1.0 if self.full_gradient is None else 1 - self.full_gradient.share
+
+    def _least_noise(self, state: State) -> float:
         """The least sigma_i in units of ``l2_norm_clip``."""
         if self.noise_multiplier is None:
             raise ValueError("There is no noise yet: fit finds it.")
-        if not state:
+        shape = self.ellipsoid(state)
+        if shape is None:
             return self.noise_multiplier
-        least = min(float(tf.reduce_min(scale)) for scale in self.ellipsoid(state).scales)
+        least = min(float(tf.reduce_min(scale)) for scale in shape.scales)
         return _ROUNDING * self.noise_multiplier * least
 
     def realised_worst_case_mu(self, state: State | None = None) -> float:
@@ -161,24 +172,37 @@ class PublishedMechanism(GaussianMechanism):
         A diagnostic of what happened, not private and not a claim: where sigma is chosen by looking at the records, it was
         not known beforehand.
         """
-        return 1 / self._least_noise(state)
+        return 1 / self._least_noise(state or {})
 
     def initial_state(self, weights: Sequence[keras.Variable]) -> State:
-        if self.direction == ONES:
-            return {}
         if self.direction == FULL_GRADIENT:  # the first one comes before the first step
             return {IMPORTANCE: [np.ones(tuple(w.shape), np.float32) for w in weights]}
-        return {IMPORTANCE: spread_over(weights, "direction", self.direction)}
+        # What a bound is proven from is no variable, which anyone may assign: a constant of the step.
+        if self.direction != ONES:
+            self._importances = spread_over(weights, "direction", self.direction)
+        return {}
+
+    def importances(self, state: State) -> list[tf.Tensor] | None:
+        """w; None where it is 1."""
+        if self.direction == FULL_GRADIENT:
+            return state[IMPORTANCE]
+        return None if self.direction == ONES else [tf.constant(w) for w in self._importances]
+
+    def copy(self) -> "PublishedMechanism":
+        other = super().copy()
+        other._importances = self._importances
+        return other
 
     def with_full_gradient(self, state: State, released: list[tf.Tensor], size: float) -> State:
         return {IMPORTANCE: released}
 
     def ellipsoid(self, state: State) -> Ellipsoid | None:
         """The shape of the noise alone, sigma in units of ``noise_multiplier * l2_norm_clip``: the clip is a ball."""
-        if self.direction == ONES:
+        importances = self.importances(state)
+        if importances is None:
             return None
         floor = (self.sigma_floor or 0.0) / self.noise_multiplier
-        return Ellipsoid([tf.maximum(scale, floor) for scale in published_scales(state[IMPORTANCE], 1.0, 1.0)])
+        return Ellipsoid([tf.maximum(scale, floor) for scale in published_scales(importances, 1.0, 1.0)])
 
     def bounded_sum(
         self, lot: LotGradients, present: tf.Tensor, ellipsoid: Ellipsoid | None = None

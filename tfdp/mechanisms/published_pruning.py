@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from tfdp.accounting import Event, PublishedEvent
+from tfdp.accounting import Event
 from tfdp.gradients import Ellipsoid, LotGradients
 from tfdp.mechanisms.gaussian import GaussianMechanism, State
 from tfdp.mechanisms.pruning import RESIDUAL, checked_ratio, kept, largest, zeros_like
-from tfdp.mechanisms.published import IMPORTANCE, PublishedMechanism, published_scales
+from tfdp.mechanisms.published import PublishedMechanism, published_scales
 from tfdp.mechanisms.secret_generator import SecretGenerator
 
 _REASON = (
@@ -50,7 +50,7 @@ class PrunedPublishedMechanism(PublishedMechanism):
             )
 
     def event(self, state: State | None = None) -> Event:
-        return PublishedEvent(self.target_epsilon, self.delta, _REASON)
+        return self._claimed(_REASON, None)
 
     def realised_worst_case_mu(self, state: State | None = None) -> float:
         return float("inf")
@@ -77,7 +77,7 @@ class PrunedPublishedMechanism(PublishedMechanism):
     ) -> tuple[list[tf.Tensor], State]:
         mean = [s / expected_lot_size for s in sums]
         masks = largest(mean, self.pruning_ratio)
-        importances = state.get(IMPORTANCE, [tf.ones_like(part) for part in mean])
+        importances = self.importances(state) or [tf.ones_like(part) for part in mean]
         noise = Ellipsoid(published_scales(kept(masks, importances), 1.0, 1.0))
         released = self.privatise(kept(masks, sums), expected_lot_size, generator, noise)
         return released, {RESIDUAL: kept([~mask for mask in masks], mean)}

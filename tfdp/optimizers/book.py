@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
@@ -116,7 +117,8 @@ class Book(tf.train.experimental.PythonState):
     Being a PythonState, the book is written into a ``tf.train.Checkpoint`` of the optimizer and read from it.
     """
 
-    def __init__(self, saved_steps: keras.Variable):
+    def __init__(self, saved_steps: keras.Variable, when_restored: Callable[[], None] = lambda: None):
+        self._when_restored = Untracked(when_restored)
         self._saved_steps = Untracked(saved_steps)
         with tf.init_scope():
             self._released = Untracked(tf.Variable(0, dtype=tf.int64, trainable=False))
@@ -268,6 +270,7 @@ class Book(tf.train.experimental.PythonState):
         """In the middle of a fit, too: not a step is taken before a line was opened, and the limit found, anew."""
         self.allow(0)
         self.times_restored += 1
+        self._when_restored.value()
 
     def circumstances_to_json(self, fits: tuple[FitRecord, ...]) -> str:
         """All that is saved beside the ledger and the count of steps."""

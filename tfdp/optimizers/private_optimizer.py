@@ -112,7 +112,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         self._state_of_mechanism = Untracked({})  # the variables themselves are, see add_variable
         self._first_mechanism = Untracked(None)
         self._secret = Untracked(SecretGenerator(noise_seed))
-        self.book = Book(self._steps)
+        self.book = Book(self._steps, self._forget_unsaved)
         with tf.init_scope():
             self._not_finite = Untracked(tf.Variable(0, dtype=tf.int64, trainable=False))
         self.inner_optimizer.__dict__["apply"] = refuse_apply  # nobody reaches the weights through the inner one

@@ -169,6 +169,9 @@ class PrivateTraining:
                 "Private training on several replicas (tf.distribute) is not available: build and compile the model outside "
                 "the strategy's scope."
             )
+        budget = self.optimizer.budget
+        target = (None, "pld") if budget is None else (budget.target_epsilon, budget.accountant)
+        self.optimizer.mechanism.check_target(target[0], self.optimizer.delta, target[1])
         refuse_stateful(model)
         overwritten = [v.path for v in model.trainable_variables if getattr(v, "overwrite_with_gradient", False)]
         if overwritten:

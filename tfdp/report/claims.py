@@ -38,6 +38,7 @@ from tfdp.accounting import (
     report,
 )
 from tfdp.accounting.budgets import TAILS_SHARE
+from tfdp.accounting.published import claim_is_the_papers
 from tfdp.report.facts import Facts
 
 MEMBERSHIP = "a record's membership in the training of the model"
@@ -201,12 +202,13 @@ def _filters(facts: Facts) -> list[Budget]:
 
 
 def _published(facts: Facts, delta: float | None) -> Iterator[Claim]:
-    """Rule 6: a claim about each line by itself, and the releases on its schedule; the papers know of no others."""
+    """Rule 6: a claim about each line by itself, and the releases on its schedule; the papers know of no others. Only where what
+    was run is what the paper claims it of."""
     ledger = facts.ledger
     for line in ledger:
         if not line.steps:
             continue
-        if isinstance(line.event, PublishedEvent):
+        if isinstance(line.event, PublishedEvent) and claim_is_the_papers(line):
             how, claimed = "the paper's own theorem, Xiang et al. 2021, theorem 1", line.event
             epsilon, delta_of_claim = claimed.claimed_epsilon, claimed.claimed_delta
         elif isinstance(line.event, MicrobatchedEvent) and delta is not None:

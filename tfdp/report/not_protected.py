@@ -36,7 +36,7 @@ _ALWAYS = (
     ),
     Limit(
         "pseudo_random_noise",
-        "Whoever can invert the generators: TensorFlow's Philox makes the noise, NumPy's PCG64 the lots, both seeded by the "
+        "Whoever can invert the generators: Philox makes the noise, NumPy's PCG64 the lots, both seeded by the "
         "operating system's entropy. They are pseudo-random, not cryptographic.",
     ),
     Limit("floating_point_noise", "Attacks on the last bits of floating-point noise (Mironov 2012)."),
