@@ -70,3 +70,15 @@ def test_the_error_of_the_expected_rating_is_that_of_its_formula():
     chances = np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]])
     expected = np.sqrt(((0.75 - 2) ** 2 + (1.7 - 1) ** 2) / 2)
     np.testing.assert_allclose(directional.rmse(Sure(), chances, np.array([2, 1])), -expected, rtol=1e-12)
+
+
+def test_the_cost_of_every_method_is_told_beside_isotropic_noise(monkeypatch, capsys):
+    tiny = dataclasses.replace(
+        directional.workloads.get("mlp@16"), steps=2, build=lambda: keras.Sequential([keras.layers.Dense(2)])
+    )
+    monkeypatch.setattr(directional.workloads, "get", lambda name: tiny)
+    monkeypatch.setattr("sys.argv", ["directional", "cost", "--repeats", "1"])
+    directional.main()
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split(" | ")[0].lstrip("| ") for row in rows] == list(directional.METHODS)
+    assert rows[0].endswith("| 1.00 |")

@@ -5,7 +5,7 @@ import pytest
 import scipy.optimize
 import tensorflow as tf
 
-from tests.mechanisms.lots import SHAPES, flat, lot_of, weights
+from tests.mechanisms.lots import SHAPES, as_tensors, flat, lot_of, weights
 from tfdp.gradients import Ellipsoid
 from tfdp.mechanisms import DirectionalMechanism, GaussianMechanism, SecretGenerator
 
@@ -14,7 +14,7 @@ CLIP, SIGMA, LOT = 0.7, 1.3, 20.0
 
 def after(mechanism, releases):
     """The mechanism's state once it has released these."""
-    state = mechanism.initial_state(weights())
+    state = as_tensors(mechanism.initial_state(weights()))
     for released in releases:
         released = [tf.constant(g) for g in released]
         state = {**state, **mechanism.next_state(state, released, mechanism.ellipsoid(state), LOT)}
@@ -32,6 +32,43 @@ def test_before_the_first_release_noise_is_isotropic():
     mechanism = DirectionalMechanism(CLIP, SIGMA)
     for scale in mechanism.scales(mechanism.initial_state(weights())):
         np.testing.assert_array_equal(scale, np.ones(scale.shape))
+
+
+@pytest.mark.parametrize("of_a_function", [False, True])
+def test_public_moments_shape_the_noise_from_the_first_step_on(of_a_function):
+    """(m / w)^(1/3), scaled so that the sum of m / s^2 is that of m."""
+    given = [np.random.default_rng(1).lognormal(0, 3, shape).astype("f4") for shape in SHAPES]
+    of_shape = dict(zip(SHAPES, given, strict=True))
+    moments = (lambda weight: of_shape[tuple(weight.shape)]) if of_a_function else given
+    mechanism = DirectionalMechanism(CLIP, SIGMA, "ones", moments=moments, s_min=1e-6, s_max=1e6)
+    m = flat(given).astype("f8")
+    expected = np.cbrt(m) * np.sqrt(np.sum(m / np.cbrt(m) ** 2) / np.sum(m))
+    np.testing.assert_allclose(
+        flat(mechanism.scales(as_tensors(mechanism.initial_state(weights())))), expected, rtol=1e-4
+    )
+    np.testing.assert_allclose(flat(mechanism.scales(after(mechanism, some_releases(3)))), expected, rtol=1e-4)
+
+
+def test_public_moments_go_with_importances_from_releases():
+    releases, m = some_releases(), [np.full(shape, 4.0, "f4") for shape in SHAPES]
+    mechanism = DirectionalMechanism(CLIP, SIGMA, moments=m, s_min=1e-6, s_max=1e6)
+    np.testing.assert_array_equal(flat(mechanism.scales(as_tensors(mechanism.initial_state(weights())))), 1.0)
+    decay = 0.99 ** np.arange(len(releases))[::-1]
+    w = np.abs((decay[:, None] * [flat(released) for released in releases]).sum(0))
+    found = flat(mechanism.scales(after(mechanism, releases)))
+    np.testing.assert_allclose(found / found[0], np.cbrt(w[0] / w), rtol=1e-2)
+
+
+def test_the_bounds_are_wider_where_moments_are_known():
+    learnt, known = DirectionalMechanism(CLIP, SIGMA), DirectionalMechanism(CLIP, SIGMA, moments=lambda weight: 1.0)
+    assert (learnt.s_min, learnt.s_max, known.s_min, known.s_max) == (0.1, 10, 1e-3, 1e3)
+    assert DirectionalMechanism(CLIP, SIGMA, moments=lambda weight: 1.0, s_max=5.0).s_max == 5
+
+
+@pytest.mark.parametrize("moments", ["ones", 3.0, [1.0], [np.ones(3), 1.0], [-1.0, 1.0], [np.nan, 1.0], ["a", 1.0]])
+def test_moments_that_say_nothing_are_refused(moments):
+    with pytest.raises(ValueError, match="moments"):
+        DirectionalMechanism(CLIP, SIGMA, moments=moments).initial_state(weights())
 
 
 @pytest.mark.parametrize("direction", ["noisy_gradient", "ones", [np.float32(2.0), np.linspace(1, 9, 5)]])

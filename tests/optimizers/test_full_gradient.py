@@ -13,6 +13,7 @@ from tests.optimizers import tiny
 from tests.optimizers.test_target_epsilon import Interrupts
 from tfdp.accounting import FullBatch, GaussianEvent, Ledger, NotPrivateEvent, Poisson, Relation
 from tfdp.mechanisms import DirectionalMechanism, FullGradient, GaussianMechanism
+from tfdp.optimizers.full_pass import FullPass
 
 SIZE, BATCH, CLIP = 100, 20, 1.5
 X = (np.random.default_rng(3).standard_normal((SIZE, 3)) * [1.0, 30.0, 0.01]).astype("float32")
@@ -83,6 +84,7 @@ def test_without_noise_it_is_the_mean_of_all_clipped_gradients(how, tmp_path):
 
 def test_of_a_network_it_is_what_a_tape_finds_record_by_record():
     """Without noise, with norms over all weights jointly."""
+    keras.utils.set_random_seed(0)
     layers = [keras.layers.Embedding(9, 4), keras.layers.Flatten(), keras.layers.Dense(3, activation="tanh")]
     model = keras.Sequential([keras.layers.Input((5,), dtype="int32"), *layers, keras.layers.Dense(2)])
     random = np.random.default_rng(0)
@@ -221,6 +223,15 @@ def test_the_ledger_has_a_line_for_steps_and_one_for_full_gradients(every, epoch
         (GaussianEvent(20.0), FullBatch(SIZE)),
     }
     assert int(model.optimizer.iterations) == expected[1]
+
+
+def test_no_step_is_taken_before_a_release_that_is_due(monkeypatch):
+    monkeypatch.setattr(FullPass, "release", lambda self: None)
+    model = tiny.private(full())
+    model.optimizer.build(model.trainable_variables)
+    with tiny.nothing_moves(model):
+        fit(model)
+    assert counts(model) == [0, 0]
 
 
 def test_between_two_of_them_it_stays():

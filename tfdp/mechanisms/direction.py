@@ -9,7 +9,8 @@ import tensorflow as tf
 
 FULL_GRADIENT, ONES = "full_gradient", "ones"
 
-Direction = str | Sequence[Any] | Callable
+Public = Sequence[Any] | Callable  # known to everyone: not computed from the records
+Direction = str | Public
 
 
 def checked_direction(direction: Direction, names: Sequence[str]) -> Direction:
@@ -18,51 +19,56 @@ def checked_direction(direction: Direction, names: Sequence[str]) -> Direction:
     Raises:
         ValueError: it is none of these.
     """
-    if callable(direction) or (isinstance(direction, str) and direction in names):
+    if isinstance(direction, str) and direction in names:
         return direction
-    if isinstance(direction, np.ndarray) or tf.is_tensor(direction):
-        direction = [direction]
-    if not isinstance(direction, list | tuple):
-        raise ValueError(
-            f"direction must be {', '.join(map(repr, names))}, a list of arrays (one for each trainable weight) or a "
-            f"function of a weight, not {direction!r}."
-        )
-    return [_array(part) for part in direction]
+    return checked_public("direction", direction, names)
 
 
-def importances_of(direction: Sequence[np.ndarray] | Callable, weights: Sequence[keras.Variable]) -> list[np.ndarray]:
+def checked_public(argument: str, given: Public, names: Sequence[str] = ()) -> Public:
+    """A list of arrays or a function of a weight."""
+    if callable(given):
+        return given
+    if isinstance(given, np.ndarray) or tf.is_tensor(given):
+        given = [given]
+    if not isinstance(given, list | tuple):
+        wanted = (*map(repr, names), "a list of arrays (one for each trainable weight)")
+        raise ValueError(f"{argument} must be {', '.join(wanted)} or a function of a weight, not {given!r}.")
+    return [_array(argument, part) for part in given]
+
+
+def spread_over(weights: Sequence[keras.Variable], argument: str, given: Public) -> list[np.ndarray]:
     """Arrays or a function spread over the weights. Only their ratios count: scaled to a geometric mean of 1."""
-    given = [direction(w) for w in weights] if callable(direction) else direction
+    given = [given(w) for w in weights] if callable(given) else given
     if len(given) != len(weights):
         raise ValueError(
-            f"direction has {len(given)} arrays, but the model has {len(weights)} trainable weights: one for each, in "
+            f"{argument} has {len(given)} arrays, but the model has {len(weights)} trainable weights: one for each, in "
             "the order of model.trainable_variables."
         )
     found = []
     for part, weight in zip(given, weights, strict=True):
-        part = _array(part)
+        part = _array(argument, part)
         if not (np.all(np.isfinite(part)) and np.all(part > 0)):
-            raise ValueError(f"direction for {weight.path} must hold positive finite numbers: importances.")
+            raise ValueError(f"{argument} for {weight.path} must hold positive finite numbers.")
         try:
             found.append(np.log(np.broadcast_to(part, weight.shape), dtype=np.float64))
         except ValueError as error:
             raise ValueError(
-                f"direction for {weight.path} has shape {part.shape}, which can't be spread over the weight's "
+                f"{argument} for {weight.path} has shape {part.shape}, which can't be spread over the weight's "
                 f"{tuple(weight.shape)}."
             ) from error
     middle = sum(part.sum() for part in found) / sum(part.size for part in found)
     return [np.exp(part - middle).astype(np.float32) for part in found]
 
 
-def loaded_direction(direction: Any) -> Any:
+def loaded(given: Any) -> Any:
     """As it was given, from what Keras saves of it: arrays and functions are saved as objects."""
-    if isinstance(direction, list):
-        return [loaded_direction(part) for part in direction]
-    return keras.saving.deserialize_keras_object(direction) if isinstance(direction, dict) else direction
+    if isinstance(given, list):
+        return [loaded(part) for part in given]
+    return keras.saving.deserialize_keras_object(given) if isinstance(given, dict) else given
 
 
-def _array(importances: Any) -> np.ndarray:
+def _array(argument: str, numbers: Any) -> np.ndarray:
     try:
-        return np.asarray(importances, np.float32)
+        return np.asarray(numbers, np.float32)
     except (TypeError, ValueError):
-        raise ValueError(f"direction must hold arrays of numbers, not {importances!r}.") from None
+        raise ValueError(f"{argument} must hold arrays of numbers, not {numbers!r}.") from None

@@ -4,20 +4,29 @@ The paper shapes the noise of gradients that are clipped to a ball. In a ball no
 (docs/directional.md). Here the clip has the shape of the noise.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from tfdp.gradients import Ellipsoid
-from tfdp.mechanisms.direction import FULL_GRADIENT, ONES, checked_direction, importances_of, loaded_direction
+from tfdp.mechanisms.direction import (
+    FULL_GRADIENT,
+    ONES,
+    Direction,
+    Public,
+    checked_direction,
+    checked_public,
+    loaded,
+    spread_over,
+)
 from tfdp.mechanisms.full_gradient import FullGradient
 from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
 
 NOISY_GRADIENT = "noisy_gradient"
-_MEAN, _SQUARE, _NOISE, _RELEASES, _IMPORTANCE = "mean", "square", "noise", "releases", "importance"
+_MEAN, _SQUARE, _NOISE, _RELEASES = "mean", "square", "noise", "releases"
+_IMPORTANCE, _MOMENT = "importance", "moment"  # as they were given
 _FULL, _FULL_NOISE = "full_gradient", "full_gradient_noise"  # the last one released, and its noise's standard deviation
 _LITTLE = 1e-12  # of the mean moment: what stands for 0
 _LEAST_SCALE, _LARGEST_SCALE = 1e-6, 1e6  # squares of scales and their inverses stay within float32
@@ -43,7 +52,7 @@ class DirectionalMechanism(GaussianMechanism):
     which is equation 11 of the paper with m_i in place of the square of its Delta_i. Lagrange: w_i = 2 lambda m_i / s_i^3.
 
     - m: the mean square of the released gradients less that of their noise. It stands for the moment of the *examples'*
-      gradients, which sums do not show.
+      gradients, which sums do not show. Or what ``moments`` says.
     - w: the mean of the released gradients, the last full gradient that was released, or what ``direction`` says.
     - Means of releases are running means with weights falling by ``decay`` a step. m and w are no less than the standard
       deviation that the noise leaves in them. Where noise is all there is, every s_i is the same; and s_i is always in
@@ -54,10 +63,12 @@ class DirectionalMechanism(GaussianMechanism):
     Args:
         l2_norm_clip: C, the largest norm of an example's contribution divided by s.
         noise_multiplier: standard deviation of the noise in units of ``l2_norm_clip * s``.
-        direction: where w comes from: "noisy_gradient", "full_gradient", "ones", a list with an array of positive numbers for each trainable
-            weight, or a function that is given such a weight (a ``keras.Variable``) and returns one (or a number). Arrays and
+        direction: where w comes from: "noisy_gradient", "full_gradient", "ones", a list with an array of positive numbers for
+            each trainable weight, or a function that is given such a weight (a ``keras.Variable``) and returns one (or a number). Arrays and
             functions are public knowledge: they must not be computed from the records.
-        s_min, s_max: the bounds of s. With both 1 this is the mechanism of NoisySGD, to the last bit.
+        moments: m, if it is public knowledge: as ``direction``, a list of arrays or a function of a weight. Only ratios count.
+        s_min, s_max: the bounds of s: 0.1 and 10, with ``moments`` 0.001 and 1000, if not given. With both 1 this is the
+            mechanism of NoisySGD, to the last bit.
         decay: of the running means.
         direction_noise_multiplier: for "full_gradient", the noise of that release in units of ``l2_norm_clip``: needed with
             ``noise_multiplier``, found with it otherwise.
@@ -71,9 +82,10 @@ class DirectionalMechanism(GaussianMechanism):
         self,
         l2_norm_clip: float,
         noise_multiplier: float | None = None,
-        direction: str | Sequence[Any] | Callable = NOISY_GRADIENT,
-        s_min: float = 0.1,
-        s_max: float = 10.0,
+        direction: Direction = NOISY_GRADIENT,
+        moments: Public | None = None,
+        s_min: float | None = None,
+        s_max: float | None = None,
         decay: float = 0.99,
         direction_noise_multiplier: float | None = None,
         direction_budget: float = 1 / 8,
@@ -81,7 +93,10 @@ class DirectionalMechanism(GaussianMechanism):
     ):
         super().__init__(l2_norm_clip, noise_multiplier)
         self.direction = checked_direction(direction, (NOISY_GRADIENT, FULL_GRADIENT, ONES))
-        self.s_min, self.s_max = number("s_min", s_min, positive=True), number("s_max", s_max, positive=True)
+        self.moments = None if moments is None else checked_public("moments", moments)
+        widest = 10.0 if moments is None else 1000.0
+        self.s_min = 1 / widest if s_min is None else number("s_min", s_min, positive=True)
+        self.s_max = widest if s_max is None else number("s_max", s_max, positive=True)
         if not _LEAST_SCALE <= self.s_min <= 1 <= self.s_max <= _LARGEST_SCALE:
             raise ValueError(
                 f"s_min={s_min!r} and s_max={s_max!r}: 1, the scale of a sphere, must lie between them, and they between "
@@ -129,18 +144,25 @@ class DirectionalMechanism(GaussianMechanism):
         return self.s_min == self.s_max == 1
 
     def initial_state(self, weights: Sequence[keras.Variable]) -> State:
-        given = not isinstance(self.direction, str)
-        importances = importances_of(self.direction, weights) if given else []
+        public = {_MOMENT: ("moments", self.moments)} if self.moments is not None else {}
+        if not isinstance(self.direction, str):
+            public[_IMPORTANCE] = ("direction", self.direction)
+        state: State = {name: spread_over(weights, *given) for name, given in public.items()}
         if self._is_a_sphere:
             return {}
-        shapes = [tuple(w.shape) for w in weights]
-        state: State = {_RELEASES: [np.zeros((), np.float32)]}
-        own = [] if given else {NOISY_GRADIENT: [_MEAN], FULL_GRADIENT: [_FULL], ONES: []}[self.direction]
-        for name in (_SQUARE, _NOISE, *own):
-            state[name] = [np.zeros(shape, np.float32) for shape in shapes]
+        learnt = [] if _MOMENT in state else [_SQUARE, _NOISE]
+        learnt += {NOISY_GRADIENT: [_MEAN, _NOISE], FULL_GRADIENT: [_FULL]}.get(self._named_direction, [])
+        for name in learnt:
+            state[name] = [np.zeros(tuple(w.shape), np.float32) for w in weights]
+        if _NOISE in state:
+            state[_RELEASES] = [np.zeros((), np.float32)]
         if _FULL in state:
             state[_FULL_NOISE] = [np.zeros((), np.float32)]
-        return {**state, _IMPORTANCE: importances} if given else state
+        return state
+
+    @property
+    def _named_direction(self) -> str | None:
+        return self.direction if isinstance(self.direction, str) else None
 
     def ellipsoid(self, state: State) -> Ellipsoid | None:
         return None if self._is_a_sphere else Ellipsoid(self.scales(state))
@@ -150,8 +172,8 @@ class DirectionalMechanism(GaussianMechanism):
         moments = self._moments(state)
         total = _sum(moments)
         smallest = _LITTLE * total / sum(m.shape.num_elements() for m in moments)
-        importances = self._importance(state, tf.sqrt(smallest))
         moments = [tf.maximum(m, smallest) for m in moments]
+        importances = self._importances(state, moments, tf.sqrt(smallest))
         shapes = [
             tf.pow(m / tf.maximum(w, tf.sqrt(smallest)), 1 / 3) for m, w in zip(moments, importances, strict=True)
         ]
@@ -163,16 +185,18 @@ class DirectionalMechanism(GaussianMechanism):
         return tf.clip_by_value(tf.where(tf.math.is_finite(scale), scale, 1.0), self.s_min, self.s_max)
 
     def _moments(self, state: State) -> list[tf.Tensor]:
+        if _MOMENT in state:
+            return state[_MOMENT]
         # The square of a normal of variance n has variance 2 n^2.
         share = tf.sqrt(2 * self._spread(state))
         pairs = zip(state[_SQUARE], state[_NOISE], strict=True)
         return [self._corrected(state, tf.maximum(square - noise, share * noise)) for square, noise in pairs]
 
-    def _importance(self, state: State, smallest: tf.Tensor) -> list[tf.Tensor]:
+    def _importances(self, state: State, moments: list[tf.Tensor], smallest: tf.Tensor) -> list[tf.Tensor]:
         if _IMPORTANCE in state:
             return state[_IMPORTANCE]
         if self.direction == ONES:
-            return [tf.ones(part.shape) for part in state[_SQUARE]]
+            return [tf.ones_like(m) for m in moments]
         if _FULL in state:
             least = tf.maximum(state[_FULL_NOISE][0], smallest)
             return [tf.maximum(tf.abs(w), least) for w in state[_FULL]]
@@ -194,7 +218,7 @@ class DirectionalMechanism(GaussianMechanism):
     def next_state(
         self, state: State, released: list[tf.Tensor], ellipsoid: Ellipsoid | None, expected_lot_size: float
     ) -> State:
-        if ellipsoid is None:
+        if _RELEASES not in state:
             return {}
         stddev = self.noise_multiplier * self.l2_norm_clip / expected_lot_size
 
@@ -217,7 +241,7 @@ class DirectionalMechanism(GaussianMechanism):
         return {_FULL: kept, _FULL_NOISE: [tf.cast(stddev, tf.float32)]}
 
     def get_config(self) -> dict:
-        own = {"direction": self.direction, "s_min": self.s_min, "s_max": self.s_max, "decay": self.decay}
+        own = {name: getattr(self, name) for name in ("direction", "moments", "s_min", "s_max", "decay")}
         full = self.full_gradient
         if full is not None:
             own |= {"direction_noise_multiplier": full.noise_multiplier, "direction_budget": full.share}
@@ -226,7 +250,8 @@ class DirectionalMechanism(GaussianMechanism):
 
     @classmethod
     def from_config(cls, config: dict) -> "DirectionalMechanism":
-        return cls(**{**config, "direction": loaded_direction(config.get("direction", NOISY_GRADIENT))})
+        public = {name: loaded(config[name]) for name in ("direction", "moments") if name in config}
+        return cls(**{**config, **public})
 
 
 def _sum(parts: list[tf.Tensor]) -> tf.Tensor:

@@ -17,8 +17,8 @@ from tfdp.mechanisms.direction import (
     ONES,
     Direction,
     checked_direction,
-    importances_of,
-    loaded_direction,
+    loaded,
+    spread_over,
 )
 from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
 from tfdp.mechanisms.published_direction import PublishedDirection
@@ -168,7 +168,7 @@ class PublishedMechanism(GaussianMechanism):
             return {}
         if self.direction == FULL_GRADIENT:  # the first one comes before the first step
             return {IMPORTANCE: [np.ones(tuple(w.shape), np.float32) for w in weights]}
-        return {IMPORTANCE: importances_of(self.direction, weights)}
+        return {IMPORTANCE: spread_over(weights, "direction", self.direction)}
 
     def with_full_gradient(self, state: State, released: list[tf.Tensor], size: float) -> State:
         return {IMPORTANCE: released}
@@ -196,7 +196,7 @@ class PublishedMechanism(GaussianMechanism):
 
     @classmethod
     def from_config(cls, config: dict) -> "PublishedMechanism":
-        return cls(**{**config, "direction": loaded_direction(config.get("direction", FULL_GRADIENT))})
+        return cls(**{**config, "direction": loaded(config.get("direction", FULL_GRADIENT))})
 
 
 def _sum(parts: Sequence[tf.Tensor]) -> tf.Tensor:

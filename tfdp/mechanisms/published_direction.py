@@ -28,6 +28,7 @@ class PublishedDirection(FullGradient):
         self.noise_multiplier = published_noise_multiplier(epsilon, delta, 1.0, steps)
 
     def event(self, state: State | None = None) -> Event:
+        """In units of the 2 C by which it moves."""
         return GaussianEvent(self.noise_multiplier / 2)
 
     def bounded_sum(

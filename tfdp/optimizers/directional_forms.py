@@ -12,7 +12,7 @@ from tfdp.mechanisms import (
 )
 
 _FULL = ("direction_noise_multiplier", "direction_budget", "direction_steps")
-_SOUND = ("direction", "s_min", "s_max", "decay", *_FULL)
+_SOUND = ("direction", "moments", "s_min", "s_max", "decay", *_FULL)
 _PUBLISHED = ("direction", "direction_budget", "direction_noise_multiplier")
 
 

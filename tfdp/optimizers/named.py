@@ -37,7 +37,9 @@ _DIRECTIONAL = """
             the mean; by "full_gradient" those in which the noised mean of all records' clipped gradients is large, a release
             of its own before the first step and after every ``direction_steps``; by "ones" all alike; or what a list of
             arrays, or a function of a weight, says. Arrays and functions must be public knowledge.
-        s_min, s_max: the bounds of s (0.1 and 10). With both 1 the noise is isotropic.
+        moments: how large the squares of examples' gradients are in the mean, if that is public knowledge: a list of arrays or
+            a function of a weight, of which only ratios count. Without it they are estimated from releases.
+        s_min, s_max: the bounds of s (0.1 and 10, with ``moments`` 0.001 and 1000). With both 1 the noise is isotropic.
         decay: of the running means that s is made of (0.99).
         direction_noise_multiplier: with "full_gradient" and ``noise_multiplier``: that release's noise in units of the clip.
         direction_budget: with "full_gradient" and ``target_epsilon``: the share of it that these releases cost by

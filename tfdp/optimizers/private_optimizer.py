@@ -129,11 +129,11 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         """The circumstances of the fits that wrote the ledger: budgets, callbacks, what the user declared."""
         return self.book.read().fits
 
-    def event_of(self, mechanism: GaussianMechanism) -> Event:
-        """What a step with this mechanism, and this optimizer's noise, releases."""
+    def event_of(self, mechanism: GaussianMechanism, state: State | None = None) -> Event:
+        """What a step with this mechanism in this state, and this optimizer's noise, releases."""
         if self._secret.value.seeded:
             return NotPrivateEvent("noise_seed was given: whoever knows the seed can subtract the noise")
-        return mechanism.event(*if_any(self.state_of_mechanism))
+        return mechanism.event(*if_any(state))
 
     # The step.
 

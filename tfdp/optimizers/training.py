@@ -136,7 +136,7 @@ class PrivateTraining:
                     full_pass.renew()
             if lots.seeded:
                 return NotPrivateEvent("a sampling_seed was given: whoever knows the seed knows the lots")
-            return self.optimizer.event_of(self._step.mechanism)
+            return self.optimizer.event_of(self._step.mechanism, self.optimizer.state_of_mechanism)
 
         return Run(self.optimizer, line, freeze, arguments["steps_per_epoch"], arguments["epochs"], full_pass)
 
