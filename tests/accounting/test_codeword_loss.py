@@ -94,6 +94,14 @@ def test_gaussian_noise_under_a_codeword_loses_what_the_gaussian_loses(weights, 
         assert gdp_delta(1 / stddev, loud) <= loss.get_delta_for_epsilon(loud)
 
 
+@pytest.mark.parametrize("stddev", [0.03, 0.1, 50.0])
+def test_very_little_and_very_much_noise(stddev):
+    """So little that all losses that count are far above 0, so much that none is."""
+    loss = codeword_loss(Gaussian(stddev), *groups(2000, 100))
+    exact = gdp_epsilon(1 / stddev, 1e-5)
+    assert exact <= loss.get_epsilon_for_delta(1e-5) <= 1.01 * exact
+
+
 def test_a_thousand_distinct_shifts_cost_what_dp_accounting_says_of_the_sampled_gaussian():
     event = dp_accounting.PoissonSampledDpEvent(RATE, dp_accounting.GaussianDpEvent(1.1))
     expected = PLDAccountant().compose(event, 2000).get_epsilon(1e-5)

@@ -139,6 +139,12 @@ def test_noise_and_codeword_may_be_in_any_unit():
     np.testing.assert_allclose(ours, sampled_noise_rdp(StudentT(5, 40.0), 40 * word, 0.02, ORDERS), rtol=1e-9)
 
 
+def test_a_codeword_of_nothing_beside_others_costs_nothing_more():
+    word = codeword(300)
+    both = sampled_noise_rdp(Laplace(1.0), np.array([np.zeros(300), word]), 0.1, [2, 5])
+    np.testing.assert_allclose(both, sampled_noise_rdp(Laplace(1.0), word, 0.1, [2, 5]), rtol=1e-12)
+
+
 def test_nothing_contributed_costs_nothing():
     assert (sampled_noise_rdp(Gaussian(1.0), np.zeros(3), 0.1, [2, 5]) == 0).all()
 

@@ -115,7 +115,9 @@ def _worst_curve(losses: list[GridLoss], numbers: np.ndarray) -> tuple[np.ndarra
     # lies below the window is put above 0 by the transform, where it costs more.
     first, last = window([Power(loss, int(n)) for loss, n in zip(losses, numbers.max(axis=0), strict=True)])
     last = max(last, 1)
-    points = fft.next_fast_len(max(last - first + 1, *(len(loss.masses) for loss in losses)), real=True)
+    # Every loss from the window's start, or from 0, to its end has a place of its own.
+    needed = max(last + 1 - min(first, 0), *(len(loss.masses) for loss in losses))
+    points = fft.next_fast_len(needed, real=True)
     kept, logs = _log_spectra(losses, numbers.min(axis=0), points)
     grid, delta, energy = np.arange(last + 1) * interval, np.zeros(last + 1), 0.0
     for part in np.array_split(numbers, 1 + len(numbers) // _CODEWORDS_AT_ONCE):

@@ -143,7 +143,8 @@ def moment_table(noise: Noise, size: float, magnitudes: np.ndarray, counts: np.n
     if exact is not None:
         shifts = np.unique(np.maximum(exact / size, floor))
     else:
-        typical = math.sqrt(float((magnitudes[0].astype(float) ** 2 * counts).sum() / counts.sum())) / size
+        row = magnitudes[int(np.argmax(magnitudes[:, -1]))].astype(float)
+        typical = math.sqrt(float((row**2 * counts).sum() / counts.sum())) / size
         largest = float(magnitudes.max()) / size
         first = math.floor(max(math.log(_TABLE_START * typical), math.log(floor)) / _LATTICE)
         last = max(math.ceil(math.log(largest) / _LATTICE * (1 + 1e-12)), first + 4)
