@@ -14,6 +14,7 @@ target epsilon is the same for all, and the size of each noise follows from it; 
 """
 
 import argparse
+import dataclasses
 import functools
 import json
 import sys
@@ -40,9 +41,7 @@ METHODS = {
 # Denoised steps are shorter by the distance from noise, some hundredths: the grid reaches as much higher.
 RATES, CLIPS = (0.1, 0.4, 1.6, 6.4, 25.6), (0.5, 1.0, 2.0)
 CASES = {
-    "mnist, encoding": Case(
-        "mnist", lambda x: bu_2019.mnist_cnn(), 512, 20, "sgd", RATES, CLIPS, directional._images
-    ),
+    "mnist, encoding": Case("mnist", lambda x: bu_2019.mnist_cnn(), 512, 20, "sgd", RATES, CLIPS, directional._images),
 }
 COSTS = {"NoisySGD": NOISY["sgd"], "EncodedDPSGD": ENCODED["sgd"]}
 
@@ -61,7 +60,8 @@ def million() -> Workload:
 
 
 def workload_of(name: str) -> Workload:
-    return million() if name.partition("@")[0] == "million" else workloads.get(name)
+    kind, _, lot = name.partition("@")
+    return dataclasses.replace(million(), lot=int(lot or 256)) if kind == "million" else workloads.get(name)
 
 
 def compiled(workload: Workload, side: str) -> keras.Model:
