@@ -14,6 +14,7 @@ target epsilon is the same for all, and the size of each noise follows from it; 
 """
 
 import argparse
+import dataclasses
 import functools
 import json
 import sys
@@ -59,7 +60,8 @@ def million() -> Workload:
 
 
 def workload_of(name: str) -> Workload:
-    return million() if name.partition("@")[0] == "million" else workloads.get(name)
+    kind, _, lot = name.partition("@")
+    return dataclasses.replace(million(), lot=int(lot or 256)) if kind == "million" else workloads.get(name)
 
 
 def compiled(workload: Workload, side: str) -> keras.Model:

@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from tfdp.accounting import GaussianEvent, Ledger, NotPrivateEvent, Poisson, PublishedEvent, epsilon, noise_multiplier
-from tfdp.accounting.published import published_noise_multiplier, published_tau
+from tfdp.accounting import (
+    GaussianEvent,
+    Ledger,
+    Line,
+    NotPrivateEvent,
+    Poisson,
+    PublishedEvent,
+    epsilon,
+    noise_multiplier,
+)
+from tfdp.accounting.published import claim_is_the_papers, published_noise_multiplier, published_tau
 
 MNIST = {"size": 55000, "lot": 512, "epochs": 60, "target": 1.0}
 SVHN = {"size": 73257, "lot": 256, "epochs": 30, "target": 5.0}

@@ -19,6 +19,7 @@ from tfdp.gradients.compilation import under_xla
 from tfdp.gradients.factored import rows
 
 _NUMBERS_AT_ONCE = 2**21
+_MOST_IN_FULL = 2**15  # weights: 1,000 codewords of so many take 131 MB
 _LOW = 0 if sys.byteorder == "little" else 1  # which half of a packed number decides last
 # Contributions are whole multiples of this part of the clip, at most 1 clip a coordinate: float64 holds the sum of 2^20 of
 # them without rounding.
@@ -54,7 +55,9 @@ class Encoder:
         counts = codebook.counts
         self._runs_are_longer = len(counts) < codebook.weights
         self._run_of_weight = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        self._run_starts = np.cumsum(counts) - counts
+        self._long_runs = int(np.flatnonzero(counts > 1).max(initial=-1)) + 1  # all later runs are of one weight
+        self._in_long_runs = int(counts[: self._long_runs].sum())
+        self._last_of_long_run = np.cumsum(counts[: self._long_runs]) - 1
         with tf.init_scope():
             self._magnitudes, self._distances = _tensors(codebook)
 
@@ -77,7 +80,7 @@ class Encoder:
             bad = tf.reduce_sum(tf.cast(tf.gather(present, shown) & (places < size) & ~usable, tf.int64))
             if group > 1:
                 gradients = _means(gradients, usable, group)
-            return start + step, total + self._encoded_sum(gradients * (1 / clip)), not_finite + bad
+            return start + step, total + self._encoded_sum(gradients * (1 / GRID / clip)), not_finite + bad
 
         state = [tf.zeros([], tf.int32), tf.zeros([weights], tf.int64), tf.zeros([], tf.int64)]
         _, total, not_finite = tf.while_loop(lambda start, *_: start < size, part, state, parallel_iterations=1)
@@ -87,16 +90,16 @@ class Encoder:
         return [tf.reshape(p, v.shape) for p, v in zip(parts, lot.variables, strict=True)], not_finite
 
     def _encoded_sum(self, gradients: tf.Tensor) -> tf.Tensor:
-        """``[N, weights]`` in units of the clip, to the sum of what they are encoded to, in units of the grid."""
+        """``[N, weights]`` to the sum of what they are encoded to; both in units of the grid, a power of two of the clip."""
         weights = self.codebook.weights
         magnitudes, places, sums = self._by_magnitude(gradients)
         # The nearest codeword: that whose angle with the sorted magnitudes is the smallest.
         chosen = tf.argmax(tf.matmul(sums, self._distances), axis=1)
         codewords = tf.gather(self._magnitudes, chosen)
-        if self._runs_are_longer:
+        if codewords.shape[1] < weights:
             codewords = tf.gather(codewords, self._run_of_weight, axis=1)
         # Cut to the codeword, then down to the grid (a cast to whole numbers): neither makes a magnitude larger.
-        cut = tf.cast(tf.minimum(magnitudes, codewords) * (1 / GRID), tf.int64)
+        cut = tf.cast(tf.minimum(magnitudes, codewords), tf.int64)
         positive, negative = tf.unstack(tf.reshape(_sum_by_place(cut, places, 2 * weights), [weights, 2]), axis=1)
         return positive - negative
 
@@ -118,33 +121,33 @@ class Encoder:
         signed = 2 * places + tf.cast(tf.gather(gradients, places, batch_dims=1) < 0, tf.int32)
         if not self._runs_are_longer:
             return -negated, signed, -negated
-        return (
-            -negated,
-            signed,
-            tf.transpose(tf.math.unsorted_segment_sum(tf.transpose(-negated), self._run_of_weight, runs)),
-        )
+        sums = tf.math.unsorted_segment_sum(tf.transpose(-negated), self._run_of_weight, runs)
+        return -negated, signed, tf.transpose(sums)
 
     def _sorted_rows(self, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """A row at a time, which stays in the processor's cache: magnitude and signed place packed into one whole number."""
         weights = gradients.shape[1]
         magnitudes, places = np.empty(gradients.shape, np.float32), np.empty(gradients.shape, np.int32)
+        runs = len(self.codebook.counts)
+        sums = np.empty((len(gradients), runs), np.float32) if self._runs_are_longer else magnitudes
         place, packed = np.arange(0, 2 * weights, 2, dtype=np.int32), np.empty(weights, np.int64)
         low, high = packed.view(np.int32)[_LOW::2], packed.view(np.int32)[1 - _LOW :: 2]
-        for gradient, ordered, where in zip(gradients, magnitudes, places, strict=True):
+        for gradient, ordered, where, summed in zip(gradients, magnitudes, places, sums, strict=True):
             bits = gradient.view(np.int32)
             np.bitwise_and(bits, 0x7FFFFFFF, out=high)  # positive floats are ordered like their bits
             np.add(place, bits < 0, out=low)
             packed.sort()
             ordered.view(np.int32)[:], where[:] = high, low
-        if not self._runs_are_longer:
-            return magnitudes, places, magnitudes
-        with np.errstate(over="ignore"):
-            return magnitudes, places, np.add.reduceat(magnitudes, self._run_starts, axis=1)
+            if self._runs_are_longer:
+                summed[self._long_runs :] = ordered[self._in_long_runs :]
+                up_to = np.cumsum(ordered[: self._in_long_runs], dtype=np.float64)[self._last_of_long_run]
+                summed[0], summed[1 : self._long_runs] = up_to[0], np.diff(up_to)
+        return magnitudes, places, sums
 
 
 @functools.lru_cache(maxsize=2)
 def _tensors(codebook: Codebook) -> tuple[tf.Tensor, tf.Tensor]:
-    """Codewords ``[size, runs]``, and ``[runs, size]`` what is left of them, at norm 1, without their mean."""
+    """Codewords in units of the grid, in runs or in full, and ``[runs, size]`` what is left of them, at norm 1, without their mean."""
     magnitudes, counts = codebook.magnitudes, codebook.counts
     norms = np.sqrt(np.square(magnitudes, dtype=np.float64) @ counts)
     inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
@@ -152,7 +155,9 @@ def _tensors(codebook: Codebook) -> tuple[tf.Tensor, tf.Tensor]:
     distances = np.empty(magnitudes.shape[::-1], np.float32)
     for number, row in enumerate(magnitudes):
         distances[:, number] = row * inverse[number] - mean
-    return tf.constant(magnitudes), tf.constant(distances)
+    codewords = magnitudes / np.float32(GRID)
+    in_full = codebook.weights <= _MOST_IN_FULL
+    return tf.constant(np.repeat(codewords, counts, axis=1) if in_full else codewords), tf.constant(distances)
 
 
 def _usable(lot: LotGradients, present: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
