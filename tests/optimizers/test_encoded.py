@@ -205,6 +205,7 @@ def test_with_a_seed_or_without_noise_nothing_is_claimed():
         ({"microbatch_size": 0}, "microbatch_size must be at least 1"),
         ({"microbatch_size": 2, "as_published": True, "target_epsilon": 1.0, "delta": 1e-5}, "no target can be kept"),
         ({"microbatch_size": 4, "as_published": True, "max_physical_batch": 6}, "multiple of 4"),
+        ({"l2_norm_clip": 1e-30}, "must lie between 1e-20 and 1e\\+20"),
         ({"noise": 1.0}, "noise must be a tfdp.noise.Noise"),
         ({"noise_multiplier": -1.0}, "noise_multiplier must be"),
         ({"noise_multiplier": 1.0, "target_epsilon": 1.0, "delta": 1e-5}, "exactly one of"),

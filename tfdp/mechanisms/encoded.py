@@ -26,6 +26,7 @@ from tfdp.mechanisms.noise_samplers import noise_draws
 from tfdp.mechanisms.secret_generator import SecretGenerator
 from tfdp.noise import Noise, StudentT
 
+_LEAST_CLIP = 1e-20
 _DEFAULT_NOISE = StudentT(df=9, stddev=1.0)
 
 
@@ -69,6 +70,11 @@ class EncodedMechanism(GaussianMechanism):
         as_published: bool = False,
     ):
         super().__init__(l2_norm_clip, noise_multiplier)
+        if not _LEAST_CLIP <= self.l2_norm_clip <= 1 / _LEAST_CLIP:
+            raise ValueError(
+                f"l2_norm_clip={l2_norm_clip!r} must lie between {_LEAST_CLIP:g} and {1 / _LEAST_CLIP:g}: gradients are divided by it, "
+                "in float32."
+            )
         if not isinstance(noise, Noise):
             raise ValueError(f"noise must be a tfdp.noise.Noise such as StudentT(df=9, stddev=1.0), not {noise!r}.")
         self.noise = noise

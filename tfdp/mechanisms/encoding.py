@@ -39,7 +39,7 @@ class Encoder:
     |-----------------------------------------------|------------------------------------------------------------------------|
     | an example with a NaN or Inf in its gradient  | contributes exactly 0, and is counted                                  |
     | a row that is not present                     | contributes exactly 0                                                  |
-    | equal magnitudes in a gradient                | the coordinate that comes first has the smaller magnitude of the code |
+    | equal magnitudes in a gradient                | the coordinate that comes first gets the smaller magnitude             |
     | a gradient of 0                               | contributes exactly 0                                                  |
 
     The similarity of a sorted gradient with a codeword is computed as that with the codeword's distance from the codewords'
@@ -76,8 +76,9 @@ class Encoder:
         def part(start, total, not_finite):
             places = start + tf.range(step)
             shown = tf.minimum(places, size - 1)
-            usable, gradients = _usable(lot.some(shown), tf.gather(present, shown) & (places < size))
-            bad = tf.reduce_sum(tf.cast(tf.gather(present, shown) & (places < size) & ~usable, tf.int64))
+            there = tf.gather(present, shown) & (places < size)
+            usable, gradients = _usable(lot.some(shown), there)
+            bad = tf.reduce_sum(tf.cast(there & ~usable, tf.int64))
             if group > 1:
                 gradients = _means(gradients, usable, group)
             return start + step, total + self._encoded_sum(gradients * (1 / GRID / clip)), not_finite + bad
