@@ -177,6 +177,9 @@ def test_its_target_is_the_optimizers(other):
 def test_its_settings_survive_a_round_trip():
     one, state = given(sigma_floor=0.5)
     again = PublishedMechanism.from_config(one.get_config())
+    with pytest.raises(ValueError, match="as long as the model has weights"):
+        again.event(state)
+    again.initial_state(weights())
     assert again.event(state) == one.event(state)
     assert isinstance(again.event(state), PublishedEvent)
 

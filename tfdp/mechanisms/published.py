@@ -186,7 +186,11 @@ class PublishedMechanism(GaussianMechanism):
         """w; None where it is 1."""
         if self.direction == FULL_GRADIENT:
             return state[IMPORTANCE]
-        return None if self.direction == ONES else [tf.constant(w) for w in self._importances]
+        if self.direction == ONES:
+            return None
+        if self._importances is None:
+            raise ValueError("direction is as long as the model has weights: build the optimizer first.")
+        return [tf.constant(w) for w in self._importances]
 
     def copy(self) -> "PublishedMechanism":
         other = super().copy()
