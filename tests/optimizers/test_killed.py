@@ -78,7 +78,7 @@ def readable(load, paths) -> list:
     for path in paths:
         try:
             loaded.append(load(path))
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, RuntimeError):  # HDF5 has all of these for a torn file
             continue
     return loaded
 
