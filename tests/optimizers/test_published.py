@@ -280,7 +280,7 @@ def test_noise_of_public_importances_stays_whatever_becomes_of_the_optimizers_va
         direction=[np.ones((3, 1)), np.ones(1)],
     )
     model.compile(optimizer=optimizer, loss=lambda y, p: keras.ops.zeros_like(p[:, 0]))
-    tiny.train(model, steps=4, callbacks=[Zeroes()])
+    tiny.train(model, steps=4, batch_size=4, callbacks=[Zeroes()])
     moved = [np.abs(after - before) for before, after in zip(seen, [*seen[1:], model.get_weights()[0]], strict=True)]
     assert all((step > 0).all() for step in moved)
 
