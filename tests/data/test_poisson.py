@@ -1,5 +1,6 @@
 """PoissonBatches: the distribution of lots, and what makes them secret."""
 
+import itertools
 import os
 import random
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from tfdp.accounting import FullBatch, Poisson
 from tfdp.data import PoissonBatches
+from tfdp.data.lots import PoissonLots
 
 # Statistical tests fail by chance once in a million runs.
 P_VALUE = 1e-6
@@ -74,6 +76,27 @@ def test_successive_lots_are_independent(membership):
     assert scipy.stats.binomtest(int(again), (lots - 1) * records, 0.01).pvalue > P_VALUE
 
 
+@pytest.mark.parametrize("size, rate", [(50, 0.7), (3, 0.9), (20_000, 0.5), (10**6, 1e-6), (10**12, 3e-12)])
+def test_lots_of_any_rate_are_sets_of_binomial_size(size, rate):
+    """Drawn one or several at a time, of so few records that nearly all are members, and of very many."""
+    lots = list(itertools.islice(PoissonLots(size, rate), 2000))
+    assert all(np.all(np.diff(lot) > 0) and np.all((lot >= 0) & (lot < size)) for lot in lots)
+    low, high = scipy.stats.binom.ppf([1e-9, 1 - 1e-9], size, rate).astype(int)
+    values, counts = np.arange(low, high + 1), np.array([len(lot) for lot in lots])
+    assert low <= counts.min() and counts.max() <= high
+    expected = len(lots) * scipy.stats.binom.pmf(values, size, rate)
+    assert chi_square_p(np.bincount(counts - low, minlength=len(values)), expected) > P_VALUE
+
+
+@pytest.mark.parametrize("size, rate", [(60, 0.7), (20_000, 0.01), (10**12, 3e-11)])
+def test_members_are_all_over_the_records(size, rate):
+    """By sixths of the records: of lots that are drawn together, and of each one's place among them."""
+    lots = list(itertools.islice(PoissonLots(size, rate), 960))
+    for place in range(0, 32, 4):
+        sixths = np.bincount(np.concatenate(lots[place::32]) // (size // 6), minlength=6)
+        assert scipy.stats.chisquare(sixths[:6]).pvalue > P_VALUE
+
+
 def test_at_rate_one_every_lot_holds_every_record():
     batches = PoissonBatches(np.arange(50), batch_size=50)
     assert batches.sampling == FullBatch(50)
@@ -115,8 +138,6 @@ def test_a_sampling_seed_repeats_the_lots_and_is_owned_up_to():
 
 
 def test_a_fork_draws_lots_of_its_own():
-    from tfdp.data.lots import PoissonLots
-
     lots = iter(PoissonLots(10_000, 0.01))
     next(lots)
     reading, writing = os.pipe()

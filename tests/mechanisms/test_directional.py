@@ -198,6 +198,7 @@ def test_bad_arguments(arguments, message):
         ([1.0, -1.0], "positive finite"),
         ([1.0, np.nan], "positive finite"),
         ([None, 1.0], "positive finite"),
+        ([1e-30, 1e30], r"differ by a factor of 1e\+30 at most, not 1e\+60"),
         ([], "0 arrays, but the model has 2"),
         ([1.0, np.ones(4)], r"can't be spread over the weight's \(5,\)"),
         (lambda weight: 0.0, "positive finite"),

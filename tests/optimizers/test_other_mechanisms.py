@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 
 import tfdp
 from tests.optimizers import tiny
@@ -70,3 +71,25 @@ def test_settings_that_are_changed_in_place_are_seen():
     before = model.get_weights()
     tiny.train(model)
     tiny.assert_weights(model, tiny.after_sgd(before, learning_rate=0.2))
+
+
+@pytest.mark.parametrize(
+    "optimizer, setting, value",
+    [
+        ("directional", "direction", "ones"),
+        ("directional", "moments", [1.0, 2.0]),
+        ("directional", "s_min and s_max", 1.0),
+        ("encoded", "codebook_size", 5),
+    ],
+)
+def test_settings_that_its_memory_was_made_for_stay(optimizer, setting, value):
+    made = {"directional": tfdp.DirectionalDPSGD, "encoded": tfdp.EncodedDPSGD}[optimizer]
+    model = tiny.private(made(0.1, l2_norm_clip=1.0, noise_multiplier=1.0))
+    tiny.train(model)
+    weights, ledger = model.get_weights(), model.optimizer.ledger
+    for name in setting.split(" and "):
+        setattr(model.optimizer.mechanism, name, value)
+    with pytest.raises(ValueError, match="when the weights became known"):
+        tiny.train(model)
+    tiny.assert_weights(model, weights, rtol=0)
+    assert model.optimizer.ledger == ledger

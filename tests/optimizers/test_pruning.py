@@ -17,6 +17,7 @@ X = tiny.X * FEATURES
 FORMS = {
     "compress": {"pruning_ratio": 0.5},
     "support": {"pruning_ratio": 0.5, "pruning": "support", "support_steps": 3},
+    "random": {"pruning_ratio": 0.5, "pruning": "random", "support_steps": 3},
     "support, isotropic": {"pruning_ratio": 0.5, "pruning": "support", "support_steps": 3, "s_min": 1.0, "s_max": 1.0},
 }
 
@@ -47,7 +48,7 @@ def test_however_a_lot_is_run_steps_are_the_same(form, how):
     tiny.assert_weights(model, expected.get_weights(), rtol=1e-4)
 
 
-@pytest.mark.parametrize("form", ["compress", "support"])
+@pytest.mark.parametrize("form", ["compress", "support", "random"])
 def test_it_goes_with_a_private_full_gradient(form):
     full = {"direction": "full_gradient", "direction_noise_multiplier": 20.0, "direction_steps": 3}
     model = tiny.private(directional(noise_multiplier=1.0, **FORMS[form], **full))
@@ -168,9 +169,14 @@ def test_published_pruning_proves_nothing_and_says_what_the_paper_claims():
     "arguments, message",
     [
         ({"pruning": "support"}, "needs pruning_ratio="),
-        ({"pruning": "top", "pruning_ratio": 0.5}, '"compress" or "support"'),
-        ({"support_steps": 5}, "support_steps= goes with pruning='support' and pruning_ratio="),
+        ({"pruning": "top", "pruning_ratio": 0.5}, '"compress", "support" or "random"'),
+        (
+            {"support_steps": 5},
+            "support_steps= goes with pruning='support' and pruning_ratio= or pruning='random' and pruning_ratio=",
+        ),
         ({"support_steps": 5, "pruning_ratio": 0.5}, "support_steps= goes with pruning='support'"),
+        ({"pruning": "random", "pruning_ratio": 0.5, "direction": "noisy_gradient"}, "a random support has none"),
+        ({"pruning": "random", "pruning_ratio": 0.5, "support_steps": 0}, "support_steps must be a whole number"),
         ({"pruning_ratio": 1.0}, "pruning_ratio must be below 1"),
         ({"pruning_ratio": -0.5}, "pruning_ratio must be a positive"),
         ({"pruning_ratio": None}, "pruning_ratio must be a positive"),

@@ -7,13 +7,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
+_ROWS_AT_ONCE, _LOTS_AT_ONCE = 2**13, 32
+
 
 @dataclasses.dataclass(frozen=True)
 class PoissonLots:
     """Lots of `size` records, numbered first, first + stride, ...: each joins each lot at `rate`.
 
-    Exact, and never a coin per record: given its size k ~ Binomial(size, rate), a Poisson lot is a uniformly
-    random set of k records. `rate` is a double, the very same one that the accountant gets.
+    Exact, and never a coin per record: all records of several lots in a row are one sequence of independent coins, and
+    from one that shows heads to the next are Geometric(rate) of them. `rate` is a double, the very same one that the
+    accountant gets.
 
     Each iteration starts a new generator on the operating system's entropy, and so does a process after
     `os.fork`: no two runs, resumes or forks share lots, and no global seed moves them. With `seed` every
@@ -33,18 +36,31 @@ class PoissonLots:
 
     def __iter__(self) -> Iterator[np.ndarray]:
         generator, process = np.random.default_rng(self.seed), os.getpid()
+        drawn: list[np.ndarray] = []
         while True:
             if process != os.getpid() and self.seed is None:
-                generator, process = np.random.default_rng(), os.getpid()
-            yield self.first + self.stride * self._draw(generator)
+                generator, process, drawn = np.random.default_rng(), os.getpid(), []
+            drawn = drawn or self._several(generator)[::-1]
+            yield drawn.pop()
 
-    def _draw(self, generator: np.random.Generator) -> np.ndarray:
+    def _several(self, generator: np.random.Generator) -> list[np.ndarray]:
+        """Some lots at once, because each call of the generator takes longer than drawing a small lot."""
         if self.rate == 1.0:
-            return np.arange(self.size)
-        rows = generator.binomial(self.size, self.rate)
-        members = generator.choice(self.size, rows, replace=False, shuffle=False)
-        members.sort()  # a lot is a set; in order, files on disk are read forwards
-        return members
+            return [self.first + self.stride * np.arange(self.size)]
+        lots = int(min(max(1, _ROWS_AT_ONCE / (self.size * self.rate)), _LOTS_AT_ONCE))
+        heads = self._heads(generator, lots * self.size)
+        members = self.first + self.stride * (heads % self.size)
+        return np.split(members, np.searchsorted(heads, self.size * np.arange(1, lots)))
+
+    def _heads(self, generator: np.random.Generator, coins: int) -> np.ndarray:
+        """Which of so many independent coins show heads, in increasing order."""
+        expected, found, last = coins * self.rate, [], -1
+        while last < coins:
+            gaps = generator.geometric(self.rate, int(expected + 4 * math.sqrt(expected)) + 4)
+            found.append(last + np.cumsum(np.minimum(gaps, coins + 1)))
+            last = found[-1][-1]
+        heads = np.concatenate(found)
+        return heads[: np.searchsorted(heads, coins)]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import atexit
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -45,9 +45,10 @@ def stream(
         endless = iter(lots)
         while not _exiting.is_set():
             drawn = [next(endless) for _ in range(lots_a_block)]
-            sizes = [len(lot) if padded_rows is None else padded_rows(len(lot)) for lot in drawn]
+            counts = np.array([len(lot) for lot in drawn])
+            sizes = counts if padded_rows is None else np.array([padded_rows(count) for count in counts.tolist()])
             ends = np.cumsum(sizes)
-            source, present = _places(drawn, sizes)
+            source, present = _places(counts, sizes)
             rows = _read(records, np.concatenate(drawn), source)
             yield (*rows, present, ends - sizes, ends)
 
@@ -69,16 +70,14 @@ def stream(
     return dataset.with_options(_options())
 
 
-def _places(lots: Sequence[np.ndarray], sizes: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    """For every row of the padded lots: which of the members it shows, and whether it is one or padding."""
-    begin = 0
-    source, present = [], []
-    for lot, size in zip(lots, sizes, strict=True):
-        padding = np.full(size - len(lot), begin if len(lot) else _NOTHING)
-        source += [np.arange(begin, begin + len(lot)), padding]
-        present += [np.ones(len(lot), bool), np.zeros(len(padding), bool)]
-        begin += len(lot)
-    return np.concatenate(source), np.concatenate(present)
+def _places(counts: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For every row of lots of so many members that are padded to these sizes: which of all lots' members it shows, and
+    whether it is one or padding."""
+    begins = np.cumsum(counts) - counts
+    number = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # of the row in its lot
+    present = number < np.repeat(counts, sizes)
+    shown = np.where(counts > 0, begins, _NOTHING)
+    return np.repeat(shown, sizes) + np.where(present, number, 0), present
 
 
 def _read(records: Records, members: np.ndarray, source: np.ndarray) -> list[np.ndarray]:

@@ -14,10 +14,11 @@ from tfdp.mechanisms.gaussian import GaussianMechanism
 from tfdp.mechanisms.noise_samplers import noise_draws
 from tfdp.mechanisms.noise_tails import noise_tails_delta
 from tfdp.mechanisms.normals import standard_normals
-from tfdp.mechanisms.pruning import CompressedMechanism, SupportMechanism
+from tfdp.mechanisms.pruning import CompressedMechanism
 from tfdp.mechanisms.published import PublishedMechanism
 from tfdp.mechanisms.published_pruning import PrunedPublishedMechanism
 from tfdp.mechanisms.secret_generator import SecretGenerator
+from tfdp.mechanisms.support import RandomSupportMechanism, SupportMechanism
 
 __all__ = [
     "AdaClipMechanism",
@@ -29,6 +30,7 @@ __all__ = [
     "GaussianMechanism",
     "PrunedPublishedMechanism",
     "PublishedMechanism",
+    "RandomSupportMechanism",
     "SecretGenerator",
     "SupportMechanism",
     "denoised",

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 FULL_GRADIENT, ONES = "full_gradient", "ones"
 
+_WIDEST_RATIO = 1e30  # float32 holds these and their squares' roots
 Public = Sequence[Any] | Callable  # known to everyone: not computed from the records
 Direction = str | Public
 
@@ -56,6 +57,11 @@ def spread_over(weights: Sequence[keras.Variable], argument: str, given: Public)
                 f"{argument} for {weight.path} has shape {part.shape}, which can't be spread over the weight's "
                 f"{tuple(weight.shape)}."
             ) from error
+    widest = max(part.max() for part in found) - min(part.min() for part in found)
+    if widest > np.log(_WIDEST_RATIO):
+        raise ValueError(
+            f"{argument}: its numbers may differ by a factor of {_WIDEST_RATIO:g} at most, not {np.exp(widest):.2g}."
+        )
     middle = sum(part.sum() for part in found) / sum(part.size for part in found)
     return [np.exp(part - middle).astype(np.float32) for part in found]
 

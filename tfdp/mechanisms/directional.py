@@ -22,7 +22,7 @@ from tfdp.mechanisms.direction import (
     spread_over,
 )
 from tfdp.mechanisms.full_gradient import FullGradient
-from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
+from tfdp.mechanisms.gaussian import GaussianMechanism, State, number, steps_between
 
 NOISY_GRADIENT = "noisy_gradient"
 _MEAN, _SQUARE, _NOISE, _RELEASES = "mean", "square", "noise", "releases"
@@ -120,15 +120,14 @@ class DirectionalMechanism(GaussianMechanism):
                     f"{name}= goes with direction={FULL_GRADIENT!r}: leave it out, or give that direction."
                 )
             return None
-        if self._is_a_sphere:
+        if self.is_a_sphere:
             raise ValueError(
                 f"direction={FULL_GRADIENT!r} would pay for a direction of which s_min=s_max=1 makes nothing. Give other "
                 "bounds, or leave out direction."
             )
         if not 0 < number("direction_budget", share, positive=True) < 1:
             raise ValueError(f"direction_budget is a share of target_epsilon: between 0 and 1, not {share!r}.")
-        if every is not None and (isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1):
-            raise ValueError(f"direction_steps must be a whole number of at least 1, or None, not {every!r}.")
+        every = None if every is None else steps_between("direction_steps", every, 1)
         if (self.noise_multiplier is None) != (noise_multiplier is None):
             raise ValueError(
                 f"direction={FULL_GRADIENT!r} is a release of its own. With noise_multiplier= give its noise as well, "
@@ -137,18 +136,27 @@ class DirectionalMechanism(GaussianMechanism):
             )
         if noise_multiplier is not None:
             noise_multiplier = number("direction_noise_multiplier", noise_multiplier, positive=False)
-        return FullGradient(self.l2_norm_clip, noise_multiplier, None if every is None else int(every), float(share))
+        return FullGradient(self.l2_norm_clip, noise_multiplier, every, float(share))
 
     @property
-    def _is_a_sphere(self) -> bool:
+    def is_a_sphere(self) -> bool:
         return self.s_min == self.s_max == 1
 
+    @property
+    def settled(self) -> dict[str, object]:
+        return {"direction": self.direction, "moments": self.moments, "s_min = s_max = 1": self.is_a_sphere}
+
+    @property
+    def public_moments(self) -> Public | None:
+        """None: to be learnt."""
+        return self.moments
+
     def initial_state(self, weights: Sequence[keras.Variable]) -> State:
-        public = {_MOMENT: ("moments", self.moments)} if self.moments is not None else {}
+        public = {_MOMENT: ("moments", self.public_moments)} if self.public_moments is not None else {}
         if not isinstance(self.direction, str):
             public[_IMPORTANCE] = ("direction", self.direction)
         state: State = {name: spread_over(weights, *given) for name, given in public.items()}
-        if self._is_a_sphere:
+        if self.is_a_sphere:
             return {}
         learnt = [] if _MOMENT in state else [_SQUARE, _NOISE]
         learnt += {NOISY_GRADIENT: [_MEAN, _NOISE], FULL_GRADIENT: [_FULL]}.get(self._named_direction, [])
@@ -165,7 +173,7 @@ class DirectionalMechanism(GaussianMechanism):
         return self.direction if isinstance(self.direction, str) else None
 
     def ellipsoid(self, state: State) -> Ellipsoid | None:
-        return None if self._is_a_sphere else Ellipsoid(self.scales(state))
+        return None if self.is_a_sphere else Ellipsoid(self.scales(state))
 
     def scales(self, state: State) -> list[tf.Tensor]:
         """s, for each weight in its shape."""

@@ -123,6 +123,10 @@ class EncodedMechanism(GaussianMechanism):
             return MicrobatchedEvent(self.scaled_noise, self.codebook, self.microbatch_size)
         return EncodedEvent(self.scaled_noise, self.codebook)
 
+    @property
+    def settled(self) -> dict[str, object]:
+        return {"codebook_size": self.codebook_size}
+
     def initial_state(self, weights: Sequence[keras.Variable]) -> State:
         """It remembers nothing; but now it knows how long a codeword is."""
         self._codebook = Codebook(sum(math.prod(v.shape) for v in weights), self.codebook_size)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfdp.accounting import Budget, Event, GaussianEvent, Ledger, NotPrivateEvent, Sampling
@@ -16,6 +17,7 @@ from tfdp.noise import Gaussian, Noise
 # float32 arithmetic may bring a clipped gradient above the clip in its last digits: clip that much below it.
 ROUNDING = 1 - 2.0**-20
 _MANY_WEIGHTS = 2**20
+_MOST_STEPS = 10**6  # counted in float32
 
 State = dict[str, list]  # what a mechanism remembers of its releases: lists of tensors, by name
 
@@ -68,6 +70,11 @@ class GaussianMechanism:
         if self.noise_multiplier == 0:
             return NotPrivateEvent("noise_multiplier is 0: gradients were released without noise")
         return GaussianEvent(self.noise_multiplier)
+
+    @property
+    def settled(self) -> dict[str, object]:
+        """The settings that ``initial_state`` was made with, by name: once the weights are known they can't change."""
+        return {}
 
     # What it remembers of its releases, and makes of that. The private step keeps it in variables of the optimizer.
 
@@ -187,3 +194,13 @@ def number(name: str, value: float, positive: bool) -> float:
     if isinstance(value, bool | str) or not math.isfinite(number) or number < 0 or (positive and number == 0):
         raise ValueError(f"{name} must be {wanted}, not {value!r}.")
     return number
+
+
+def steps_between(name: str, value: int, at_least: int) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not at_least <= value <= _MOST_STEPS:
+        raise ValueError(
+            f"{name} must be a whole number of at least {at_least} (and at most {_MOST_STEPS:,}), not {value!r}: steps from one to "
+            "the next."
+        )
+    return int(value)

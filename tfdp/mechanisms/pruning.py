@@ -1,8 +1,9 @@
-"""Directional noise on pruned gradients, in two forms that hold.
+"""Pruning of what directional noise released: top-k with error feedback.
 
 Xiang et al. 2021 (section 6.1) prune gradients by their magnitude before the noise, and carry what is pruned to the next step
 (error feedback, Karimireddy et al. 2019, arXiv:1901.09847). What the selection and the residual reveal is not noised
-(``tfdp.mechanisms.published_pruning``). Here both are functions of what was released.
+(``tfdp.mechanisms.published_pruning``). Here both are functions of what was released; ``tfdp.mechanisms.support`` prunes before
+the noise, by what was released earlier.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,6 @@ from tfdp.mechanisms.gaussian import State, number
 from tfdp.mechanisms.secret_generator import SecretGenerator
 
 RESIDUAL = "residual"
-_SUPPORT, _DENSE, _SINCE = "support", "dense", "since"
 
 
 def largest(values: Sequence[tf.Tensor], pruning_ratio: float) -> list[tf.Tensor]:
@@ -83,100 +83,6 @@ class CompressedMechanism(DirectionalMechanism):
 
     def get_config(self) -> dict:
         return {**super().get_config(), "pruning_ratio": self.pruning_ratio}
-
-
-@keras.saving.register_keras_serializable("tfdp")
-class SupportMechanism(DirectionalMechanism):
-    """Directional noise on a support: the coordinates that were largest in earlier releases.
-
-    Every ``support_steps``-th step, the first among them, is dense: one of ``DirectionalMechanism``. In the steps between,
-    coordinates outside of the support are left out of every example's gradient before it is clipped, get no noise and do
-    not move. There is no error feedback: what was left out was not released.
-
-    Formal guarantee: let K be the support of a step and s its scales. An example contributes g restricted to K, times
-    ``min(1, C / ||g_K / s_K||)``; the norm is computed with scales of infinity outside of K. So for two neighbouring lots
-    sums on K, divided by s_K, differ by at most C, and what is released is the Gaussian mechanism with noise multiplier
-    ``noise_multiplier`` on K, the constant 0 elsewhere. That holds for any K and s that are fixed before the lot is drawn; both
-    are functions of earlier releases. The cost is that of NoisySGD.
-
-    The support is of the largest coordinates of a running mean of the dense releases. The running means that s is made of
-    are of dense releases, too.
-
-    Args:
-        pruning_ratio: the share of all coordinates that is left out between dense steps.
-        support_steps: from one dense step to the next.
-        l2_norm_clip, noise_multiplier, **directional: those of ``DirectionalMechanism``.
-    """
-
-    def __init__(
-        self,
-        l2_norm_clip: float,
-        noise_multiplier: float | None = None,
-        *,
-        pruning_ratio: float,
-        support_steps: int = 10,
-        **directional,
-    ):
-        super().__init__(l2_norm_clip, noise_multiplier, **directional)
-        self.pruning_ratio = checked_ratio(pruning_ratio)
-        if isinstance(support_steps, bool) or not isinstance(support_steps, int | np.integer) or support_steps < 2:
-            raise ValueError(
-                f"support_steps must be a whole number of at least 2, not {support_steps!r}: steps from one dense release to the "
-                "next. With 1 nothing would be pruned: leave out pruning_ratio."
-            )
-        self.support_steps = int(support_steps)
-
-    def initial_state(self, weights: Sequence[keras.Variable]) -> State:
-        everything = [np.ones(tuple(w.shape), np.float32) for w in weights]
-        own = {_SUPPORT: everything, _DENSE: zeros_like(weights), _SINCE: [np.zeros((), np.float32)]}
-        return {**super().initial_state(weights), **own}
-
-    def ellipsoid(self, state: State) -> Ellipsoid:
-        """With infinite scales outside of the support."""
-        whole = super().ellipsoid(state)
-        scales = [tf.ones_like(part) for part in state[_SUPPORT]] if whole is None else whole.scales
-        dense = self._is_dense(state)
-        return Ellipsoid(kept([dense | (part > 0) for part in state[_SUPPORT]], scales, np.inf))
-
-    def _is_dense(self, state: State) -> tf.Tensor:
-        return tf.equal(state[_SINCE][0], 0)
-
-    def release(
-        self,
-        state: State,
-        sums: list[tf.Tensor],
-        ellipsoid: Ellipsoid,
-        expected_lot_size: float,
-        generator: SecretGenerator,
-    ) -> tuple[list[tf.Tensor], State]:
-        """Sums and noise outside of the support end here: sums were not bounded there."""
-        masks = [tf.math.is_finite(scale) for scale in ellipsoid.scales]
-        inside = Ellipsoid(kept(masks, ellipsoid.scales))
-        released = self.privatise(kept(masks, sums), expected_lot_size, generator, inside)
-        return released, self.next_state(state, released, inside, expected_lot_size)
-
-    def next_state(
-        self, state: State, released: list[tf.Tensor], ellipsoid: Ellipsoid, expected_lot_size: float
-    ) -> State:
-        """Learns from dense releases alone."""
-        dense, since = self._is_dense(state), state[_SINCE][0]
-        scaled = None if self._is_a_sphere else ellipsoid
-        learnt = super().next_state(state, released, scaled, expected_lot_size)
-        learnt[_DENSE] = [m + (1 - self.decay) * (g - m) for m, g in zip(state[_DENSE], released, strict=True)]
-        learnt = {
-            name: [tf.where(dense, new, old) for new, old in zip(values, state[name], strict=True)]
-            for name, values in learnt.items()
-        }
-
-        def largest_of_dense() -> list[tf.Tensor]:
-            return [tf.cast(mask, tf.float32) for mask in largest(learnt[_DENSE], self.pruning_ratio)]
-
-        support = tf.cond(dense, largest_of_dense, lambda: [tf.identity(part) for part in state[_SUPPORT]])
-        return {**learnt, _SUPPORT: support, _SINCE: [tf.math.floormod(since + 1, float(self.support_steps))]}
-
-    def get_config(self) -> dict:
-        own = {"pruning_ratio": self.pruning_ratio, "support_steps": self.support_steps}
-        return {**super().get_config(), **own}
 
 
 def zeros_like(weights: Sequence[keras.Variable]) -> list[np.ndarray]:

@@ -174,6 +174,10 @@ class PublishedMechanism(GaussianMechanism):
         """
         return 1 / self._least_noise(state or {})
 
+    @property
+    def settled(self) -> dict[str, object]:
+        return {"direction": self.direction}
+
     def initial_state(self, weights: Sequence[keras.Variable]) -> State:
         if self.direction == FULL_GRADIENT:  # the first one comes before the first step
             return {IMPORTANCE: [np.ones(tuple(w.shape), np.float32) for w in weights]}

@@ -8,11 +8,13 @@ from tfdp.mechanisms import (
     GaussianMechanism,
     PrunedPublishedMechanism,
     PublishedMechanism,
+    RandomSupportMechanism,
     SupportMechanism,
 )
 
 _FULL = ("direction_noise_multiplier", "direction_budget", "direction_steps")
 _SOUND = ("direction", "moments", "s_min", "s_max", "decay", *_FULL)
+_PRUNED_BEFORE = (*_SOUND, "pruning_ratio", "support_steps")
 _PUBLISHED = ("direction", "direction_budget", "direction_noise_multiplier")
 
 
@@ -26,10 +28,12 @@ class Form(NamedTuple):
 
 PLAIN = Form(DirectionalMechanism, {}, _SOUND)
 COMPRESS = Form(CompressedMechanism, {"pruning": "compress"}, (*_SOUND, "pruning_ratio"))
-SUPPORT = Form(SupportMechanism, {"pruning": "support"}, (*_SOUND, "pruning_ratio", "support_steps"))
+SUPPORT = Form(SupportMechanism, {"pruning": "support"}, _PRUNED_BEFORE)
+RANDOM = Form(RandomSupportMechanism, {"pruning": "random"}, _PRUNED_BEFORE)
 PUBLISHED = Form(PublishedMechanism, {"as_published": True}, (*_PUBLISHED, "sigma_floor"))
 PRUNED_PUBLISHED = Form(PrunedPublishedMechanism, {"as_published": True}, (*_PUBLISHED, "pruning_ratio"))
-FORMS = (PLAIN, COMPRESS, SUPPORT, PUBLISHED, PRUNED_PUBLISHED)
+FORMS = (PLAIN, COMPRESS, SUPPORT, RANDOM, PUBLISHED, PRUNED_PUBLISHED)
+_PRUNED = {form.chosen_by["pruning"]: form for form in (COMPRESS, SUPPORT, RANDOM)}
 
 
 def form_of(mechanism: GaussianMechanism) -> Form:
@@ -57,9 +61,9 @@ def chosen_form(arguments: dict[str, Any]) -> Form:
     as_published, pruning = arguments.pop("as_published", False), arguments.pop("pruning", None)
     if not isinstance(as_published, bool):
         raise ValueError(f"as_published is True or False, not {as_published!r}.")
-    if pruning not in (None, "compress", "support"):
+    if pruning not in (None, *_PRUNED):
         raise ValueError(
-            f'pruning must be "compress" or "support" (or left out, which is "compress"), not {pruning!r}.'
+            f'pruning must be "compress", "support" or "random" (or left out, which is "compress"), not {pruning!r}.'
         )
     prunes = arguments.get("pruning_ratio", 0.0) != 0.0
     if not prunes:
@@ -74,7 +78,7 @@ def chosen_form(arguments: dict[str, Any]) -> Form:
     if as_published:
         form = PRUNED_PUBLISHED if prunes else PUBLISHED
     elif prunes:
-        form = SUPPORT if pruning == "support" else COMPRESS
+        form = _PRUNED[pruning or "compress"]
     else:
         form = PLAIN
     _refuse_others(arguments, form)

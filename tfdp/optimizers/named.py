@@ -47,8 +47,10 @@ _DIRECTIONAL = """
         direction_steps: with "full_gradient": steps from one release to the next. None: ceil(n / batch_size), an epoch.
         pruning_ratio: the share of all coordinates by which weights do not move in a step (0.0). 0.9 keeps the largest tenth.
         pruning: "compress", the default, chooses among what was released and carries the rest to the next step; "support"
-            leaves coordinates that were small in earlier releases out of clip and noise.
-        support_steps: with ``pruning="support"``: steps from one dense release, which chooses the support, to the next (10).
+            leaves coordinates that were small in earlier releases out of clip and noise, "random" those that a public seed
+            draws, for which ``direction`` is "ones" if not given and can't be "noisy_gradient".
+        support_steps: with ``pruning="support"``: steps from one dense release, which chooses the support, to the next (10);
+            with "random": from one drawing to the next (10).
         as_published: the paper's algorithm to the letter, for ``target_epsilon`` and ``delta`` (False). It does not give what it
             claims, and the statement says what is proven of it. ``direction`` is "full_gradient" (before every step, the default
             here), "ones", arrays or a function; none of s is used. With ``pruning_ratio`` nothing is proven.

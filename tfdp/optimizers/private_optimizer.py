@@ -85,6 +85,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
                 "ellipsoid",
                 "check_target",
                 "full_gradient",
+                "settled",
             )
         ):
             raise ValueError(
@@ -110,7 +111,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         # An int64 assigned in the same graph as the weights: whatever saves the weights saves how many steps they hold.
         self._steps = self.add_variable((), "zeros", "int64", aggregation="only_first_replica", name="released_steps")
         self._state_of_mechanism = Untracked({})  # the variables themselves are, see add_variable
-        self._first_mechanism = Untracked(None)
+        self._first_mechanism, self._settled = Untracked(None), Untracked({})
         self._secret = Untracked(SecretGenerator(noise_seed))
         self.book = Book(self._steps, self._forget_unsaved)
         with tf.init_scope():
@@ -166,13 +167,16 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
 
     def check_mechanism(self) -> None:
         """A mechanism that remembers its releases can't be replaced by another, nor replace one: what it would go on from,
-        it has not released.
+        it has not released. And what it remembers was made for settings that must stay as they were.
 
         Raises:
-            ValueError: ``mechanism`` was replaced since the weights are known.
+            ValueError: ``mechanism`` was replaced, or one of its settled settings changed, since the weights are known.
         """
         own, first = self.mechanism, self._first_mechanism.value
-        if first is None or own is first:
+        if first is None:
+            return
+        if own is first:
+            self._check_settled()
             return
         if self._state_of_mechanism.value or own.initial_state(self._trainable_variables):
             raise ValueError(
@@ -180,6 +184,19 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
                 f"{type(first).__name__} or this one remembers what it released. Compile again with a new optimizer; the model "
                 "keeps its ledger."
             )
+        self._settle()
+
+    def _settle(self) -> None:
+        self._first_mechanism.value, self._settled.value = self.mechanism, self.mechanism.settled
+
+    def _check_settled(self) -> None:
+        for name, now in self.mechanism.settled.items():
+            before = self._settled.value[name]
+            if before is not now and not (isinstance(now, str | int) and before == now):
+                raise ValueError(
+                    f"The mechanism's {name} was {before!r} when the weights became known, and what it remembers was made for that: "
+                    f"it can't become {now!r}. Compile again with a new optimizer; the model keeps its ledger."
+                )
 
     def count_not_finite(self, examples: tf.Tensor) -> None:
         self._not_finite.value.assign_add(examples)
@@ -212,7 +229,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         if self.built:
             return
         state = self.mechanism.initial_state(variables)  # raises before anything was built
-        self._first_mechanism.value = self.mechanism
+        self._settle()
         self.inner_optimizer.build(variables)
         super().build(variables)
         for name, values in state.items():
