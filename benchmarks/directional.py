@@ -125,7 +125,7 @@ CASES = {
         (0.01, 0.03, 0.1),
         own={KNOWN_MOMENTS: {"moments": _of_words}},
     ),
-    "mnist cnn": Case("mnist", lambda x: bu_2019.mnist_cnn(), 1024, 3, "adam", (0.003, 0.01), (0.1, 1.0), _images),
+    "mnist cnn": Case("mnist", lambda x: bu_2019.mnist_cnn(), 1024, 2, "adam", (0.003, 0.01), (0.1, 1.0), _images),
     "mnist lenet": Case("mnist", lambda x: networks.lenet5(), 1024, 2, "adam", (0.003, 0.01), (0.1, 1.0), _images),
     "movielens": Case(
         "movielens1m",
