@@ -30,8 +30,8 @@ import numpy as np
 import scipy.special
 
 import tfdp
-from benchmarks import networks, plots, protocol, sides, tables, workloads
-from models import bu_2019
+from benchmarks import plots, protocol, sides, tables, workloads
+from models import bu_2019, xiang_2021
 from tfdp.mechanisms.published import published_scales
 
 DELTA = 1e-5
@@ -126,7 +126,7 @@ CASES = {
         own={KNOWN_MOMENTS: {"moments": _of_words}},
     ),
     "mnist cnn": Case("mnist", lambda x: bu_2019.mnist_cnn(), 1024, 2, "adam", (0.003, 0.01), (0.1, 1.0), _images),
-    "mnist lenet": Case("mnist", lambda x: networks.lenet5(), 1024, 2, "adam", (0.003, 0.01), (0.1, 1.0), _images),
+    "mnist lenet": Case("mnist", lambda x: xiang_2021.lenet5(), 1024, 2, "adam", (0.003, 0.01), (0.1, 1.0), _images),
     "movielens": Case(
         "movielens1m",
         lambda x: bu_2019.movielens_ncf(),

@@ -1,4 +1,4 @@
-"""Networks that are measured beside those of the papers: LeNet-5, a ResNet-18, a small transformer, an LSTM.
+"""Networks that are measured beside those of the papers (`models/`): a small transformer, an LSTM, wide layers.
 
 All give logits. The same builders run on Keras 2 (TensorFlow Privacy) and Keras 3.
 """
@@ -6,47 +6,6 @@ All give logits. The same builders run on Keras 2 (TensorFlow Privacy) and Keras
 import keras
 import tensorflow as tf
 from keras import layers
-
-
-def lenet5(classes: int = 10) -> keras.Model:
-    return keras.Sequential(
-        [
-            keras.Input((28, 28, 1)),
-            layers.Conv2D(6, 5, padding="same", activation="tanh"),
-            layers.MaxPooling2D(2),
-            layers.Conv2D(16, 5, activation="tanh"),
-            layers.MaxPooling2D(2),
-            layers.Flatten(),
-            layers.Dense(120, activation="tanh"),
-            layers.Dense(84, activation="tanh"),
-            layers.Dense(classes),
-        ],
-        name="lenet5",
-    )
-
-
-def resnet18(classes: int = 10, groups: int = 16) -> keras.Model:
-    """ResNet-18 for images of 32 x 32, with group normalisation in place of batch normalisation."""
-
-    def convolution(x, width, size, strides):
-        return layers.Conv2D(width, size, strides=strides, padding="same", use_bias=False)(x)
-
-    def normalised(x):
-        return layers.GroupNormalization(groups, epsilon=1e-5)(x)
-
-    def block(x, width, strides):
-        straight = x
-        if strides > 1 or x.shape[-1] != width:
-            straight = normalised(convolution(x, width, 1, strides))
-        x = layers.ReLU()(normalised(convolution(x, width, 3, strides)))
-        x = normalised(convolution(x, width, 3, 1))
-        return layers.ReLU()(layers.Add()([x, straight]))
-
-    image = keras.Input((32, 32, 3))
-    x = layers.ReLU()(normalised(convolution(image, 64, 3, 1)))
-    for width, strides in [(64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1)]:
-        x = block(x, width, strides)
-    return keras.Model(image, layers.Dense(classes)(layers.GlobalAveragePooling2D()(x)), name="resnet18")
 
 
 class Positions(layers.Layer):

@@ -73,11 +73,11 @@ def cnn() -> Workload:
 
 
 def lenet() -> Workload:
-    return Workload("lenet", 256, 32, 61_706, _images(28, 28, 1), 10, lambda: _networks().lenet5())
+    return Workload("lenet", 256, 32, 61_706, _images(28, 28, 1), 10, lambda: _xiang_2021().lenet5())
 
 
 def resnet18() -> Workload:
-    return Workload("resnet18", 64, 2, 11_173_962, _images(32, 32, 3), 10, lambda: _networks().resnet18())
+    return Workload("resnet18", 64, 2, 11_173_962, _images(32, 32, 3), 10, lambda: _xiang_2021().resnet18())
 
 
 def text() -> Workload:
@@ -115,6 +115,12 @@ def _bu_2019() -> Any:
     from models import bu_2019
 
     return bu_2019
+
+
+def _xiang_2021() -> Any:
+    from models import xiang_2021
+
+    return xiang_2021
 
 
 def _networks() -> Any:

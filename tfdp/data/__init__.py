@@ -4,14 +4,14 @@ Sampling is half of the privacy of a training run, so this room draws the lots a
 
 * `PoissonBatches`: every record joins every lot on its own, with probability batch_size / size. Reads arrays,
   nested structures of them, and random-access sources larger than memory.
-* `declare_sampling`: a `tf.data.Dataset` of the user's own, with what the user says about it, checked where
-  that
-  is possible.
+* `declare_sampling`: a `tf.data.Dataset` of the user's own, with what the user says about it, checked where that is possible.
+* `load`: the papers' data sets by name.
 
-Both give a `tf.data.Dataset` of `(record, present)` and a `.sampling` description for the ledger.
+The first two give a `tf.data.Dataset` of `(record, present)` and a `.sampling` description for the ledger.
 """
 
+from tfdp.data.datasets import NAMES, load
 from tfdp.data.declared import DeclaredDataset, declare_sampling
 from tfdp.data.poisson import PoissonBatches
 
-__all__ = ["DeclaredDataset", "PoissonBatches", "declare_sampling"]
+__all__ = ["NAMES", "DeclaredDataset", "PoissonBatches", "declare_sampling", "load"]

@@ -1,0 +1,207 @@
+"""The papers' data sets by name, as the networks in `models/` take them: `tfdp.data.load("mnist", data_dir="data")`.
+
+What is done to records is the same for everyone's: pixels are divided by 255, labels count from 0, MovieLens pairs become two
+inputs. Nothing is fitted on the records. (Tables that were standardised before they came here were: their publisher's choice.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.resources
+import os
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Features = np.ndarray | dict[str, np.ndarray]
+Part = tuple[Features, np.ndarray]
+
+
+class TrainAndTest(NamedTuple):
+    """As Keras's own data sets: ``(x_train, y_train), (x_test, y_test) = load("mnist")``."""
+
+    train: Part
+    test: Part
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """What a name stands for.
+
+    Attributes:
+        x_shape: of one record, as it is stored. None: any number.
+        classes: how many labels there are, from ``first_class`` on.
+        prepare: from stored features to a network's.
+        builder: of tensorflow-datasets, where it has the set; and the names of features and label there.
+    """
+
+    x_shape: tuple[int | None, ...]
+    classes: int
+    prepare: Callable[[np.ndarray], Features]
+    first_class: int = 0
+    builder: str | None = None
+    fields: tuple[str, str] = ("image", "label")
+
+
+def _pixels(x: np.ndarray) -> np.ndarray:
+    x = np.asarray(x, np.float32) / np.float32(255)
+    return x[..., None] if x.ndim == 3 else x
+
+
+def _numbers(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x, np.float32)
+
+
+def _words(x: np.ndarray) -> np.ndarray:
+    return np.asarray(x, np.int32)
+
+
+def _pairs(x: np.ndarray) -> dict[str, np.ndarray]:
+    return {"user": np.asarray(x[:, 0], np.int32), "movie": np.asarray(x[:, 1], np.int32)}
+
+
+def _sixteenths(x: np.ndarray) -> np.ndarray:
+    return (np.asarray(x, np.float32) / np.float32(16))[..., None]
+
+
+EMBEDDED = "digits"
+KNOWN: dict[str, Known] = {
+    EMBEDDED: Known((8, 8), 10, _sixteenths),
+    "mnist": Known((28, 28), 10, _pixels, builder="mnist"),
+    "fashion_mnist": Known((28, 28), 10, _pixels, builder="fashion_mnist"),
+    "svhn": Known((32, 32, 3), 10, _pixels, builder="svhn_cropped"),
+    "cifar10": Known((32, 32, 3), 10, _pixels, builder="cifar10"),
+    "adult": Known((None,), 2, _numbers),
+    "bank": Known((None,), 2, _numbers),
+    "kddcup99": Known((None,), 2, _numbers),
+    "breast_cancer": Known((None,), 2, _numbers),
+    "creditcard": Known((None,), 2, _numbers),
+    "iris": Known((4,), 3, _numbers, builder="iris", fields=("features", "label")),
+    "imdb": Known((None,), 2, _words),
+    "movielens1m": Known((2,), 5, _pairs, first_class=1),
+}
+NAMES = tuple(KNOWN)
+_ARRAYS = ("x_train", "y_train", "x_test", "y_test")
+
+
+def load(name: str, data_dir: str | os.PathLike | None = None) -> TrainAndTest:
+    """Training and test records of a data set, ready for a network.
+
+    | where it is looked for, in this order              |                                                                  |
+    |----------------------------------------------------|------------------------------------------------------------------|
+    | inside tfdp                                        | "digits": 1,797 handwritten digits of 8 x 8 pixels, for a start  |
+    | `<data_dir>/<name>.npz`                            | arrays x_train, y_train, x_test, y_test                          |
+    | tensorflow-datasets (`pip install tfdp[datasets]`) | prepared in `data_dir`, or downloaded: image sets and iris       |
+
+    Example:
+
+    >>> (x_train, y_train), (x_test, y_test) = tfdp.data.load("digits")
+
+    Args:
+        name: one of `tfdp.data.NAMES`.
+        data_dir: a folder with files of that kind, or with what tensorflow-datasets prepared.
+
+    Raises:
+        ValueError: there is no such name, or the file does not hold what the name stands for.
+        FileNotFoundError: it is nowhere; with what to put where.
+    """
+    if name not in KNOWN:
+        raise ValueError(f"There is no data set {name!r}. There are {', '.join(KNOWN)}.")
+    known = KNOWN[name]
+    if name == EMBEDDED:
+        return _ready(name, known, _embedded())
+    file = None if data_dir is None else Path(data_dir) / f"{name}.npz"
+    if file is not None and file.is_file():
+        return _ready(str(file), known, _read(file))
+    if known.builder is not None:
+        found = _from_tensorflow_datasets(known, data_dir, _nowhere(name, file))
+        return _ready(f"tensorflow-datasets' {known.builder}", known, found)
+    raise FileNotFoundError(_nowhere(name, file))
+
+
+def _nowhere(name: str, file: Path | None) -> str:
+    place = "Give data_dir=, a folder that holds" if file is None else "There must be"
+    shape = ", ".join("n" if size is None else str(size) for size in KNOWN[name].x_shape)
+    return (
+        f"{name} is not here. {place} {file or f'{name}.npz'} with the arrays x_train [records, {shape}], y_train, x_test and y_test "
+        f'(numpy.savez). "{EMBEDDED}" needs nothing.'
+    )
+
+
+def _embedded() -> dict[str, np.ndarray]:
+    """Alpaydin and Kaynak 1998, Optical Recognition of Handwritten Digits (CC BY 4.0); the last fifth of a fixed order is for tests."""
+    with importlib.resources.files("tfdp.data").joinpath("digits.npz").open("rb") as file, np.load(file) as stored:
+        x, y = stored["x"], stored["y"]
+    cut = 1437
+    return {"x_train": x[:cut], "y_train": y[:cut], "x_test": x[cut:], "y_test": y[cut:]}
+
+
+def _read(file: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            missing = [array for array in _ARRAYS if array not in stored]
+            found = {} if missing else {array: stored[array] for array in _ARRAYS}
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{file} can't be read as an .npz file of arrays: {error}") from error
+    if missing:
+        raise ValueError(f"{file} has no {', '.join(missing)}: it must hold {', '.join(_ARRAYS)}.")
+    return found
+
+
+def _from_tensorflow_datasets(known: Known, data_dir: str | os.PathLike | None, nowhere: str) -> dict[str, np.ndarray]:
+    try:
+        import tensorflow_datasets as tfds
+    except ImportError:
+        raise FileNotFoundError(f"{nowhere} Or install tensorflow-datasets: pip install 'tfdp[datasets]'.") from None
+    try:
+        builder = tfds.builder(known.builder, data_dir=None if data_dir is None else str(data_dir))
+        builder.download_and_prepare()
+    except Exception as error:  # whatever stands between here and the server
+        reason = " ".join(str(error).split())[:200]
+        raise FileNotFoundError(f"{nowhere} tensorflow-datasets could not get it: {reason}") from error
+    if "test" in builder.info.splits:
+        splits = {"train": "train", "test": "test"}
+    else:
+        splits = {"train": "train[:80%]", "test": "train[80%:]"}
+    found = {}
+    for part, split in splits.items():
+        whole = tfds.as_numpy(builder.as_dataset(split=split, batch_size=-1))
+        for array, field in zip(("x", "y"), known.fields, strict=True):
+            values = whole[field]
+            found[f"{array}_{part}"] = (
+                values[..., 0] if array == "x" and values.shape[1:] == (*known.x_shape, 1) else values
+            )
+    return found
+
+
+def _ready(where: str, known: Known, arrays: dict[str, np.ndarray]) -> TrainAndTest:
+    parts: list[Any] = []
+    for part in ("train", "test"):
+        x, y = arrays[f"x_{part}"], arrays[f"y_{part}"]
+        _check(f"{where}, {part}", known, x, y)
+        parts.append((known.prepare(x), (y - known.first_class).astype(np.int32)))
+    if arrays["x_train"].shape[1:] != arrays["x_test"].shape[1:]:
+        shapes = " and ".join(str(arrays[name].shape[1:]) for name in ("x_train", "x_test"))
+        raise ValueError(f"{where}: records for training and for tests have different shapes, {shapes}.")
+    return TrainAndTest(*parts)
+
+
+def _check(where: str, known: Known, x: np.ndarray, y: np.ndarray) -> None:
+    if x.ndim != 1 + len(known.x_shape) or any(
+        wanted not in (None, size) for wanted, size in zip(known.x_shape, x.shape[1:], strict=True)
+    ):
+        shape = ", ".join("n" if size is None else str(size) for size in known.x_shape)
+        raise ValueError(f"{where}: x must have the shape [records, {shape}], not {list(x.shape)}.")
+    if y.shape != x.shape[:1] or not len(y):
+        raise ValueError(
+            f"{where}: y must hold one label for each of {len(x)} records, but has the shape {list(y.shape)}."
+        )
+    last = known.first_class + known.classes - 1
+    whole = np.asarray(y, np.float64)
+    if not (np.all(whole == np.round(whole)) and known.first_class <= whole.min() and whole.max() <= last):
+        raise ValueError(f"{where}: labels must be whole numbers from {known.first_class} to {last}.")
+    if x.dtype.kind == "f" and not np.all(np.isfinite(x)):
+        raise ValueError(f"{where}: x holds values that are not finite (NaN or infinite).")
