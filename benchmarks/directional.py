@@ -198,21 +198,29 @@ def study(options: argparse.Namespace) -> None:
 
 def row(name: str, epsilon: float, method: str, best: tuple[float, float], found: list[float]) -> str:
     digits = 1 if CASES[name].score is accuracy else 3
-    mean, low, high = (f"{abs(value):.{digits}f}" for value in (np.mean(found), min(found), max(found)))
-    return "| " + " | ".join([name, f"{epsilon:g}", method, mean, f"{low} to {high}", *(f"{b:g}" for b in best)]) + " |"
+    found = np.abs(found)  # some scores are errors, negative
+    mean, low, high = (f"{value:.{digits}f}" for value in (found.mean(), found.min(), found.max()))
+    cells = [name, f"{epsilon:g}", method, mean, f"{low} to {high}", str(len(found)), *(f"{b:g}" for b in best)]
+    return "| " + " | ".join(cells) + " |"
 
 
 def table(options: argparse.Namespace) -> None:
-    """A row for each method, case and epsilon of which runs with all records are there."""
+    """A row for each method, case and epsilon of which runs with all records are there, at the learning rate and clip that tuning
+    finds best."""
+    held_out: dict[tuple, dict[tuple, float]] = {}
     found: dict[tuple, dict[int, float]] = {}
-    for (name, method, epsilon, rate, clip, seed, held_out), score in Results(Path(options.json)).scores.items():
-        if not held_out:
+    for (name, method, epsilon, rate, clip, seed, is_tuning), score in Results(Path(options.json)).scores.items():
+        if is_tuning:
+            held_out.setdefault((name, method), {})[rate, clip] = score
+        else:
             found.setdefault((name, epsilon, method, (rate, clip)), {})[seed] = score
-    print("| case | epsilon | method | mean | seeds | learning rate | clip |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    print("| case | epsilon | method | mean | range | runs | learning rate | clip |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     order = list(CASES), list(METHODS)
     for key in sorted(found, key=lambda k: (order[0].index(k[0]), k[1], order[1].index(k[2]))):
-        print(row(*key, list(found[key].values())))
+        tuned = held_out.get((key[0], key[2]), {})
+        if not tuned or key[3] == max(tuned, key=tuned.get):
+            print(row(*key, list(found[key].values())))
 
 
 def _load(folder: str, case: Case) -> tuple:

@@ -82,3 +82,17 @@ def test_the_cost_of_every_method_is_told_beside_isotropic_noise(monkeypatch, ca
     _, _, *rows = capsys.readouterr().out.splitlines()
     assert [row.split(" | ")[0].lstrip("| ") for row in rows] == list(directional.METHODS)
     assert rows[0].endswith("| 1.00 |")
+
+
+def test_the_table_shows_runs_at_the_settings_that_tuning_finds_best(tmp_path, monkeypatch, capsys):
+    results = directional.Results(tmp_path / "study.jsonl")
+    for rate, held_out, score in ((0.01, True, 80.0), (0.1, True, 85.0), (0.01, False, 81.0), (0.1, False, 86.04)):
+        results.add(("adult", "isotropic", 1.0, rate, 1.0, 0, held_out), score)
+    for seed, rmse in enumerate((-0.95, -0.93)):
+        results.add(("movielens", "isotropic", 1.0, 0.03, 1.0, seed, False), rmse)
+    monkeypatch.setattr("sys.argv", ["directional", "table", "--json", str(tmp_path / "study.jsonl")])
+    directional.main()
+    assert capsys.readouterr().out.splitlines()[2:] == [
+        "| adult | 1 | isotropic | 86.0 | 86.0 to 86.0 | 1 | 0.1 | 1 |",
+        "| movielens | 1 | isotropic | 0.940 | 0.930 to 0.950 | 2 | 0.03 | 1 |",
+    ]
