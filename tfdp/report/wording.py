@@ -18,6 +18,7 @@ from tfdp.accounting import (
     Relation,
     Shuffled,
     Status,
+    Tradeoff,
     epsilon_delta_tradeoff,
     tradeoff,
 )
@@ -39,10 +40,10 @@ def text(
 ) -> str:
     blocks = [
         ["Privacy statement", "================="],
-        _section("What was released", _released(facts)),
-        _section("What is claimed", [*_basis(facts, claims, delta), *_claims(claims)]),
-        _section("What it means to a person", [_meaning(facts, claims, best)]),
-        _section("Not protected", [limit.text for limit in limits]),
+        section("What was released", _released(facts)),
+        section("What is claimed", [*_basis(facts, claims, delta), *_claims(claims)]),
+        section("What it means to a person", [_meaning(facts, claims, best)]),
+        section("Not protected", [limit.text for limit in limits]),
     ]
     return "\n\n".join("\n".join(block) for block in blocks)
 
@@ -54,7 +55,8 @@ def in_short(claim: Claim) -> str:
     return f"{str(claim.status).upper()}: epsilon = {_up(claim.epsilon)}{delta}{mu}"
 
 
-def _section(title: str, items: Iterable[str]) -> list[str]:
+def section(title: str, items: Iterable[str]) -> list[str]:
+    """A heading and its points, wrapped."""
     return [title, *map(_wrapped, items)]
 
 
@@ -128,7 +130,7 @@ def _basis(facts: Facts, claims: tuple[Claim, ...], delta: float | None) -> list
     if claims[0].status is Status.NONE:
         return []
     found = [
-        f"About {MEMBERSHIP}, against whoever sees all releases and the final weights: {_two(facts.ledger.relation)}."
+        f"About {MEMBERSHIP}, against whoever sees all releases and the final weights: {told_apart(facts.ledger.relation)}."
     ]
     if delta is not None and not facts.size:
         found.append(
@@ -145,7 +147,8 @@ def _basis(facts: Facts, claims: tuple[Claim, ...], delta: float | None) -> list
     return found
 
 
-def _two(relation: Relation) -> str:
+def told_apart(relation: Relation) -> str:
+    """What no claim lets an attacker do, for two data sets in this relation."""
     return f"it can't be told well which of two neighbouring data sets was trained on. Neighbours are {_NEIGHBOURS[relation]}"
 
 
@@ -180,6 +183,11 @@ def _meaning(facts: Facts, claims: tuple[Claim, ...], best: Claim | None) -> str
         curve, missing = tradeoff(facts.priced, accountant=accountant), facts.price_of_tails(facts.priced)
     else:
         curve, missing = epsilon_delta_tradeoff([(best.epsilon, best.delta)]), 0.0
+    return accusations(curve, missing)
+
+
+def accusations(curve: Tradeoff, missing: float) -> str:
+    """A proven trade-off curve in people found; ``missing`` is what the noise's missing tails add to every share."""
     bounds = (curve.true_positive_rate(0.001), curve.true_positive_rate(0.01), curve.advantage)
     *found, advantage = (f"{_up(100 * min(1.0, bound + missing))} %" for bound in bounds)
     return (

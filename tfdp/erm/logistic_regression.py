@@ -1,0 +1,290 @@
+"""The estimator: records in, a private classifier and its privacy statement out."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from tfdp.accounting import Relation, Status, checks
+from tfdp.erm import gradient
+from tfdp.erm.logistic import mean_loss, smallest_mean_loss
+from tfdp.erm.noise import SecretNormals
+from tfdp.erm.objective import ObjectivePerturbation
+from tfdp.erm.output import OutputPerturbation
+from tfdp.erm.records import Ball, checked_classes, checked_features, checked_labels, signs_of
+from tfdp.erm.setting import Setting
+from tfdp.erm.statement import CLASSES_OF_THE_LABELS, NEVER_PROTECTED, ConvexStatement
+from tfdp.report import MEMBERSHIP, Claim
+
+_AT_ONCE = {"objective": ObjectivePerturbation, "output": OutputPerturbation}
+_METHODS = (*_AT_ONCE, "gradient")
+_OF_GRADIENT = {"epochs": 20, "batch_size": 256, "learning_rate": 1.0, "denoise": None}
+_NEIGHBOURS = (Relation.ZERO_OUT, Relation.REPLACE_ONE)
+
+
+class PrivateLogisticRegression:
+    """Logistic regression with differential privacy, in scikit-learn's conventions.
+
+    More than two classes are fitted one against the rest, and all fits together cost ``epsilon``.
+
+    Example:
+
+    >>> model = tfdp.erm.PrivateLogisticRegression(method="objective", epsilon=1.0, classes=[0, 1]).fit(x_train, y_train)
+    >>> model.score(x_test, y_test)
+    >>> print(model.statement_)
+
+    Args:
+        method: "objective" (a random linear term in the loss, the most accurate of them as a rule), "output" (noise on the
+            minimiser) or "gradient" (noisy SGD).
+        epsilon: what the fit may cost.
+        delta: the probability with which that may fail. None: the largest power of ten below 1 / (number of records).
+        regularization: lambda in ``1/n sum of losses + lambda / 2 ||w||^2``, the intercept being one of the weights; n is public.
+            "objective" raises it where the proof needs more (``regularization_``).
+        clip_norm: each record's features are clipped to this l2 norm, in ``fit`` and ever after. Scale features so that few are
+            longer, by what is publicly known of them. Weights are regularised in units of it.
+        fit_intercept: whether there is one.
+        intercept_scaling: the intercept's feature, in units of ``clip_norm``. A larger one is regularised less, and makes every record
+            longer.
+        classes: all labels there may be, known to the public. None: those that occur in ``y``, taken to be public.
+        neighbours: "zero_out" (one record's content is replaced by nothing, as everywhere in tfdp) or "replace_one" (by another
+            record: about twice the noise). "gradient" has the first only.
+        tol: the minimiser stops at a gradient of this norm, in units of the largest that one record can have. Noise covers what is
+            left to the minimum.
+        max_iter: Newton steps at most. Where they do not suffice, the claim is approximate only.
+        epochs, batch_size, learning_rate, denoise: of "gradient" (20, 256, 1.0, None): passes over the data, expected lot
+            size, learning rate, and "laplacian" for DP-LSSGD (Wang et al. 2019) or "ks".
+        noise_seed: reproducible noise of "objective" and "output", for tests: the statement then claims nothing.
+
+    Attributes:
+        classes_, coef_, intercept_, n_features_in_: as in scikit-learn. ``coef_`` is for features that are clipped.
+        statement_: what the fit cost, and what is not covered. ``.epsilon`` is None where nothing is proven.
+        regularization_: lambda as used.
+    """
+
+    _estimator_type = "classifier"
+
+    def __init__(
+        self,
+        method: str = "objective",
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        regularization: float = 1e-3,
+        clip_norm: float = 1.0,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        classes: Any = None,
+        neighbours: str = "zero_out",
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        denoise: str | None = None,
+        noise_seed: int | None = None,
+    ):
+        self.method = method
+        self.epsilon = epsilon
+        self.delta = delta
+        self.regularization = regularization
+        self.clip_norm = clip_norm
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.classes = classes
+        self.neighbours = neighbours
+        self.tol = tol
+        self.max_iter = max_iter
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.denoise = denoise
+        self.noise_seed = noise_seed
+
+    def fit(self, X: Any, y: Any) -> PrivateLogisticRegression:
+        """Fits once, and costs ``epsilon`` once. Fitting the same records again costs it again."""
+        self._check_arguments()
+        features = checked_features(X)
+        labels = checked_labels(y, len(features))
+        classes = checked_classes(self.classes, labels)
+        ball, signs = self._ball(), signs_of(labels, classes)
+        inside = ball.inside(features)
+        setting = self._setting(inside, signs, ball)
+        if self.method == "gradient":
+            weights, statement = gradient.trained(setting, inside, signs, **self._of_gradient())
+            regularization = setting.penalty
+        else:
+            mechanism = _AT_ONCE[self.method].calibrated(setting)
+            normals = SecretNormals(self.noise_seed)
+            released = mechanism.release(inside, signs, normals, self.max_iter)
+            weights, statement = released.weights, self._statement(mechanism, released.converged, normals.seeded)
+            regularization = mechanism.regularization / setting.records
+        self.classes_ = classes
+        self.n_features_in_ = features.shape[1]
+        self.regularization_ = regularization
+        self.statement_ = statement
+        self.coef_, self.intercept_ = ball.unscaled(weights)
+        self._fitted_ball, self._weights = ball, weights
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Scores ``[records]`` for two classes (positive: the second one), else ``[records, classes]``."""
+        self._check_fitted()
+        scores = self._fitted_ball.inside(checked_features(X, self.n_features_in_)) @ self._weights.T
+        return scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict(self, X: Any) -> np.ndarray:
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """``[records, classes]``: of one class against the rest, scaled to sum to 1."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.stack([special.expit(-scores), special.expit(scores)], axis=1)
+        return special.softmax(special.log_expit(scores), axis=1)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of records that are classified correctly. On training records it is not private."""
+        return float(np.average(self.predict(X) == checked_labels(y, len(X)), weights=sample_weight))
+
+    def optimality_gap(self, X: Any, y: Any) -> float:
+        """L(w) - L*, with ``L = 1/n sum of losses + regularization / 2 ||w||^2`` (summed over the fits) on these records, L* its exact
+        minimum. It is not private, and not covered by the statement."""
+        self._check_fitted()
+        features = self._fitted_ball.inside(checked_features(X, self.n_features_in_))
+        signs = signs_of(checked_classes_of(self.classes_, checked_labels(y, len(features))), self.classes_)
+        loss = mean_loss(self._weights, features, signs, self.regularization)
+        return loss - smallest_mean_loss(features, signs, self.regularization)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._names()}
+
+    def set_params(self, **params: Any) -> PrivateLogisticRegression:
+        unknown = sorted(set(params) - set(self._names()))
+        if unknown:
+            raise ValueError(
+                f"Invalid parameter {unknown[0]!r} for PrivateLogisticRegression. It has {', '.join(self._names())}."
+            )
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self)).parameters
+        changed = {name: value for name, value in self.get_params().items() if value is not defaults[name].default}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed.items())})"
+
+    @classmethod
+    def _names(cls) -> list[str]:
+        return list(inspect.signature(cls).parameters)
+
+    def _ball(self) -> Ball:
+        return Ball(float(self.clip_norm), float(self.intercept_scaling) if self.fit_intercept else None)
+
+    def _setting(self, inside: np.ndarray, signs: np.ndarray, ball: Ball) -> Setting:
+        records = len(inside)
+        return Setting(
+            records=records,
+            fits=len(signs),
+            weights=inside.shape[1],
+            radius=ball.radius,
+            relation=Relation(self.neighbours),
+            epsilon=float(self.epsilon),
+            delta=float(f"1e-{len(str(records))}") if self.delta is None else float(self.delta),
+            penalty=float(self.regularization),
+            tolerance=float(self.tol),
+        )
+
+    def _statement(
+        self, mechanism: ObjectivePerturbation | OutputPerturbation, converged: bool, seeded: bool
+    ) -> ConvexStatement:
+        setting = mechanism.setting
+        mu = mechanism.mu if isinstance(mechanism, OutputPerturbation) else None
+        epsilon, status, how, reasons = setting.epsilon, Status.PROVEN, mechanism.how(), ()
+        if seeded:
+            epsilon, mu, status, how = math.inf, None, Status.NONE, "no bound is known"
+            reasons = ("noise_seed was given: whoever knows the seed can subtract the noise.",)
+        elif not converged:
+            status = Status.APPROXIMATE
+            reasons = (
+                f"The minimiser did not reach a gradient of {setting.gradient_norm:.3g} in max_iter={self.max_iter} steps, so the noise "
+                "may not cover what is left. Raise max_iter or tol.",
+            )
+        claim = Claim(MEMBERSHIP, setting.relation, epsilon, setting.delta, mu, status, how, reasons)
+        limits = NEVER_PROTECTED if self.classes is not None else (CLASSES_OF_THE_LABELS, *NEVER_PROTECTED)
+        return ConvexStatement(
+            (claim,),
+            setting.delta,
+            setting.relation,
+            setting.records,
+            mechanism.described(),
+            limits,
+            setting.delta - setting.delta_left,
+        )
+
+    def _of_gradient(self) -> dict[str, Any]:
+        given = {name: getattr(self, name) for name in _OF_GRADIENT}
+        return {name: _OF_GRADIENT[name] if value is None else value for name, value in given.items()}
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "statement_"):
+            raise NotFittedError("This PrivateLogisticRegression instance is not fitted yet. Call fit(X, y) first.")
+
+    def _check_arguments(self) -> None:
+        if self.method not in _METHODS:
+            raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, not {self.method!r}.")
+        checks.positive("epsilon", self.epsilon, "write what the fit may cost, such as 1.0")
+        if self.delta is not None:
+            checks.delta(self.delta)
+        checks.positive("regularization", self.regularization, "write lambda of the mean loss, such as 1e-3")
+        checks.positive(
+            "clip_norm", self.clip_norm, "write the l2 norm that records' features are clipped to, such as 1.0"
+        )
+        checks.positive("tol", self.tol, "write the gradient norm to stop at, such as 1e-6")
+        checks.count("max_iter", self.max_iter, "write the most Newton steps, such as 200", at_least=1)
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise ValueError(f"fit_intercept must be True or False, not {self.fit_intercept!r}.")
+        if self.fit_intercept:
+            checks.positive("intercept_scaling", self.intercept_scaling, "write 1.0, or fit_intercept=False")
+        if self.neighbours not in list(_NEIGHBOURS):
+            raise ValueError(f'neighbours must be "zero_out" or "replace_one", not {self.neighbours!r}.')
+        if self.noise_seed is not None:
+            checks.count("noise_seed", self.noise_seed, "write a whole number, or None for secret noise")
+        self._check_arguments_of_gradient()
+
+    def _check_arguments_of_gradient(self) -> None:
+        if self.method != "gradient":
+            given = [name for name in _OF_GRADIENT if getattr(self, name) is not None]
+            if given:
+                raise ValueError(
+                    f'{given[0]} is an argument of method="gradient". Leave it out of method={self.method!r}.'
+                )
+            return
+        if Relation(self.neighbours) is not Relation.ZERO_OUT:
+            raise ValueError(
+                'method="gradient" draws Poisson lots, whose cost is known for neighbours="zero_out" only.'
+            )
+        if self.noise_seed is not None:
+            raise ValueError(
+                'method="gradient" takes no noise_seed: its noise is found from epsilon, and seeded noise has none.'
+            )
+        if self.epochs is not None:
+            checks.count("epochs", self.epochs, "write how many passes over the data, such as 20", at_least=1)
+        if self.batch_size is not None:
+            checks.count("batch_size", self.batch_size, "write the expected lot size, such as 256", at_least=1)
+        if self.learning_rate is not None:
+            checks.positive("learning_rate", self.learning_rate, "write a step's size, such as 1.0")
+
+
+class NotFittedError(ValueError, AttributeError):
+    """``predict`` and the like before ``fit``."""
+
+
+def checked_classes_of(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The labels, all of which are of the classes that were fitted."""
+    checked_classes(classes, labels)
+    return labels
