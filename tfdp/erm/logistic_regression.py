@@ -10,6 +10,7 @@ import numpy as np
 from scipy import special
 
 from tfdp.accounting import Relation, Status, checks
+from tfdp.accounting.claims import MEMBERSHIP, Claim
 from tfdp.erm import gradient
 from tfdp.erm.logistic import mean_loss, smallest_mean_loss
 from tfdp.erm.noise import SecretNormals
@@ -18,7 +19,6 @@ from tfdp.erm.output import OutputPerturbation
 from tfdp.erm.records import Ball, checked_classes, checked_features, checked_labels, signs_of
 from tfdp.erm.setting import Setting
 from tfdp.erm.statement import CLASSES_OF_THE_LABELS, NEVER_PROTECTED, ConvexStatement
-from tfdp.report import MEMBERSHIP, Claim
 
 _AT_ONCE = {"objective": ObjectivePerturbation, "output": OutputPerturbation}
 _METHODS = (*_AT_ONCE, "gradient")

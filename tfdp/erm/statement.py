@@ -6,13 +6,11 @@ Claims, their status and their words are those of ``tfdp.report``.
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 
 from tfdp.accounting import Relation, Status, epsilon_delta_tradeoff, gdp_tradeoff
-from tfdp.report import MEMBERSHIP, Claim
+from tfdp.accounting.claims import MEMBERSHIP, Claim, in_short, strict_json
 from tfdp.report.not_protected import Limit
-from tfdp.report.wording import accusations, in_short, section, told_apart
+from tfdp.report.wording import accusations, section, told_apart
 
 _FORMAT = "tfdp.erm_statement"
 _VERSION = 1
@@ -105,7 +103,7 @@ class ConvexStatement:
         return accusations(epsilon_delta_tradeoff([(best.epsilon, best.delta)]), 0.0)
 
     def to_json(self) -> str:
-        """The statement as strict JSON, with infinities as the string "infinity". No record and no seed is in it."""
+        """The statement for machines. No record and no seed is in it."""
         content = {
             "format": _FORMAT,
             "version": _VERSION,
@@ -113,16 +111,12 @@ class ConvexStatement:
             "epsilon": self.epsilon,
             "neighbours": self.relation,
             "records": self.records,
-            "claims": [_finite(dataclasses.asdict(claim)) for claim in self.claims],
+            "claims": [dataclasses.asdict(claim) for claim in self.claims],
             "released": self.released,
             "not_protected": [dataclasses.asdict(limit) for limit in self.not_protected],
         }
-        return json.dumps(content, indent=1, allow_nan=False)
+        return strict_json(content)
 
 
 def _claim(claim: Claim) -> str:
     return " ".join([f"{in_short(claim)} ({claim.how}).", *claim.reasons])
-
-
-def _finite(content: dict) -> dict:
-    return {key: "infinity" if value == math.inf else value for key, value in content.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Iterable
 
@@ -22,7 +21,8 @@ from tfdp.accounting import (
     epsilon_delta_tradeoff,
     tradeoff,
 )
-from tfdp.report.claims import INFORMATION, MEMBERSHIP, Claim
+from tfdp.accounting.claims import MEMBERSHIP, Claim, in_short, rounded_up
+from tfdp.report.claims import INFORMATION
 from tfdp.report.facts import Facts
 from tfdp.report.not_protected import Limit
 
@@ -46,13 +46,6 @@ def text(
         section("Not protected", [limit.text for limit in limits]),
     ]
     return "\n\n".join("\n".join(block) for block in blocks)
-
-
-def in_short(claim: Claim) -> str:
-    """The numbers of a claim, never without its status."""
-    delta = "" if claim.delta is None else f" at delta = {claim.delta:.3g}"
-    mu = "" if claim.mu is None else f" (mu = {claim.mu:.4g})"
-    return f"{str(claim.status).upper()}: epsilon = {_up(claim.epsilon)}{delta}{mu}"
 
 
 def section(title: str, items: Iterable[str]) -> list[str]:
@@ -189,7 +182,7 @@ def _meaning(facts: Facts, claims: tuple[Claim, ...], best: Claim | None) -> str
 def accusations(curve: Tradeoff, missing: float) -> str:
     """A proven trade-off curve in people found; ``missing`` is what the noise's missing tails add to every share."""
     bounds = (curve.true_positive_rate(0.001), curve.true_positive_rate(0.01), curve.advantage)
-    *found, advantage = (f"{_up(100 * min(1.0, bound + missing))} %" for bound in bounds)
+    *found, advantage = (f"{rounded_up(100 * min(1.0, bound + missing))} %" for bound in bounds)
     return (
         f"PROVEN: whoever accuses people of having been in the data, knowing everything but that, finds at most {found[0]} of "
         f"those who were while accusing 0.1 % of those who were not ({found[1]} while accusing 1 %). True minus false "
@@ -203,11 +196,3 @@ def _counted(number: int, one: str, several: str | None = None) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
-
-
-def _up(epsilon: float) -> str:
-    """Four digits, rounded up."""
-    if epsilon == 0 or math.isinf(epsilon):
-        return "infinity" if epsilon else "0"
-    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
-    return f"{math.ceil(epsilon / unit * (1 - 1e-9)) * unit:.4g}"
