@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import inspect
-import math
 from typing import Any
 
 import numpy as np
 from scipy import special
 
-from tfdp.accounting import Relation, Status, checks
-from tfdp.accounting.claims import MEMBERSHIP, Claim
+from tfdp.accounting import Relation
 from tfdp.erm import gradient
+from tfdp.erm.arguments import check_arguments, of_gradient
 from tfdp.erm.logistic import mean_loss, smallest_mean_loss
 from tfdp.erm.noise import SecretNormals
 from tfdp.erm.objective import ObjectivePerturbation
 from tfdp.erm.output import OutputPerturbation
 from tfdp.erm.records import Ball, checked_classes, checked_features, checked_labels, signs_of
 from tfdp.erm.setting import Setting
-from tfdp.erm.statement import CLASSES_OF_THE_LABELS, NEVER_PROTECTED, ConvexStatement
+from tfdp.erm.statement import statement_of
 
 _AT_ONCE = {"objective": ObjectivePerturbation, "output": OutputPerturbation}
-_METHODS = (*_AT_ONCE, "gradient")
-_OF_GRADIENT = {"epochs": 20, "batch_size": 256, "learning_rate": 1.0, "denoise": None}
-_NEIGHBOURS = (Relation.ZERO_OUT, Relation.REPLACE_ONE)
 
 
 class PrivateLogisticRegression:
@@ -106,7 +102,7 @@ class PrivateLogisticRegression:
 
     def fit(self, X: Any, y: Any) -> PrivateLogisticRegression:
         """Fits once, and costs ``epsilon`` once. Fitting the same records again costs it again."""
-        self._check_arguments()
+        check_arguments(self.get_params())
         features = checked_features(X)
         labels = checked_labels(y, len(features))
         classes = checked_classes(self.classes, labels)
@@ -114,13 +110,14 @@ class PrivateLogisticRegression:
         inside = ball.inside(features)
         setting = self._setting(inside, signs, ball)
         if self.method == "gradient":
-            weights, statement = gradient.trained(setting, inside, signs, **self._of_gradient())
+            weights, statement = gradient.trained(setting, inside, signs, **of_gradient(self.get_params()))
             regularization = setting.penalty
         else:
             mechanism = _AT_ONCE[self.method].calibrated(setting)
             normals = SecretNormals(self.noise_seed)
             released = mechanism.release(inside, signs, normals, self.max_iter)
-            weights, statement = released.weights, self._statement(mechanism, released.converged, normals.seeded)
+            statement = statement_of(mechanism, released, normals.seeded, classes_given=self.classes is not None)
+            weights = released.weights
             regularization = mechanism.regularization / setting.records
         self.classes_ = classes
         self.n_features_in_ = features.shape[1]
@@ -173,6 +170,13 @@ class PrivateLogisticRegression:
             setattr(self, name, value)
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        """What scikit-learn wants to know of an estimator. Nobody else asks."""
+        from sklearn.utils import ClassifierTags, Tags, TargetTags
+
+        target, classifier = TargetTags(required=True), ClassifierTags()
+        return Tags(estimator_type="classifier", target_tags=target, classifier_tags=classifier, non_deterministic=True)
+
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
         changed = {name: value for name, value in self.get_params().items() if value is not defaults[name].default}
@@ -199,85 +203,9 @@ class PrivateLogisticRegression:
             tolerance=float(self.tol),
         )
 
-    def _statement(
-        self, mechanism: ObjectivePerturbation | OutputPerturbation, converged: bool, seeded: bool
-    ) -> ConvexStatement:
-        setting = mechanism.setting
-        mu = mechanism.mu if isinstance(mechanism, OutputPerturbation) else None
-        epsilon, status, how, reasons = setting.epsilon, Status.PROVEN, mechanism.how(), ()
-        if seeded:
-            epsilon, mu, status, how = math.inf, None, Status.NONE, "no bound is known"
-            reasons = ("noise_seed was given: whoever knows the seed can subtract the noise.",)
-        elif not converged:
-            status = Status.APPROXIMATE
-            reasons = (
-                f"The minimiser did not reach a gradient of {setting.gradient_norm:.3g} in max_iter={self.max_iter} steps, so the noise "
-                "may not cover what is left. Raise max_iter or tol.",
-            )
-        claim = Claim(MEMBERSHIP, setting.relation, epsilon, setting.delta, mu, status, how, reasons)
-        limits = NEVER_PROTECTED if self.classes is not None else (CLASSES_OF_THE_LABELS, *NEVER_PROTECTED)
-        return ConvexStatement(
-            (claim,),
-            setting.delta,
-            setting.relation,
-            setting.records,
-            mechanism.described(),
-            limits,
-            setting.delta - setting.delta_left,
-        )
-
-    def _of_gradient(self) -> dict[str, Any]:
-        given = {name: getattr(self, name) for name in _OF_GRADIENT}
-        return {name: _OF_GRADIENT[name] if value is None else value for name, value in given.items()}
-
     def _check_fitted(self) -> None:
         if not hasattr(self, "statement_"):
             raise NotFittedError("This PrivateLogisticRegression instance is not fitted yet. Call fit(X, y) first.")
-
-    def _check_arguments(self) -> None:
-        if self.method not in _METHODS:
-            raise ValueError(f"method must be one of {', '.join(map(repr, _METHODS))}, not {self.method!r}.")
-        checks.positive("epsilon", self.epsilon, "write what the fit may cost, such as 1.0")
-        if self.delta is not None:
-            checks.delta(self.delta)
-        checks.positive("regularization", self.regularization, "write lambda of the mean loss, such as 1e-3")
-        checks.positive(
-            "clip_norm", self.clip_norm, "write the l2 norm that records' features are clipped to, such as 1.0"
-        )
-        checks.positive("tol", self.tol, "write the gradient norm to stop at, such as 1e-6")
-        checks.count("max_iter", self.max_iter, "write the most Newton steps, such as 200", at_least=1)
-        if not isinstance(self.fit_intercept, bool | np.bool_):
-            raise ValueError(f"fit_intercept must be True or False, not {self.fit_intercept!r}.")
-        if self.fit_intercept:
-            checks.positive("intercept_scaling", self.intercept_scaling, "write 1.0, or fit_intercept=False")
-        if self.neighbours not in list(_NEIGHBOURS):
-            raise ValueError(f'neighbours must be "zero_out" or "replace_one", not {self.neighbours!r}.')
-        if self.noise_seed is not None:
-            checks.count("noise_seed", self.noise_seed, "write a whole number, or None for secret noise")
-        self._check_arguments_of_gradient()
-
-    def _check_arguments_of_gradient(self) -> None:
-        if self.method != "gradient":
-            given = [name for name in _OF_GRADIENT if getattr(self, name) is not None]
-            if given:
-                raise ValueError(
-                    f'{given[0]} is an argument of method="gradient". Leave it out of method={self.method!r}.'
-                )
-            return
-        if Relation(self.neighbours) is not Relation.ZERO_OUT:
-            raise ValueError(
-                'method="gradient" draws Poisson lots, whose cost is known for neighbours="zero_out" only.'
-            )
-        if self.noise_seed is not None:
-            raise ValueError(
-                'method="gradient" takes no noise_seed: its noise is found from epsilon, and seeded noise has none.'
-            )
-        if self.epochs is not None:
-            checks.count("epochs", self.epochs, "write how many passes over the data, such as 20", at_least=1)
-        if self.batch_size is not None:
-            checks.count("batch_size", self.batch_size, "write the expected lot size, such as 256", at_least=1)
-        if self.learning_rate is not None:
-            checks.positive("learning_rate", self.learning_rate, "write a step's size, such as 1.0")
 
 
 class NotFittedError(ValueError, AttributeError):

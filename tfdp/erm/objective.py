@@ -112,6 +112,11 @@ class ObjectivePerturbation:
         """Of the noise that covers the minimiser's tolerance."""
         return 2 * self.setting.gradient_norm / self.regularization / (_SECOND_SHARE * self.mu)
 
+    @property
+    def gdp_mu(self) -> None:
+        """It is not Gaussian: determinants count."""
+        return None
+
     def release(self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals, max_iter: int) -> Released:
         linear = self.noise_stddev * normals((len(signs), features.shape[1]))
         norm = self.setting.gradient_norm

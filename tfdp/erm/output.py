@@ -63,6 +63,11 @@ class OutputPerturbation:
     def noise_stddev(self) -> float:
         return self.sensitivity / self.mu
 
+    @property
+    def gdp_mu(self) -> float:
+        """Of Gaussian differential privacy, up to missing tails."""
+        return self.mu
+
     def release(self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals, max_iter: int) -> Released:
         linear = np.zeros((len(signs), features.shape[1]))
         norm = self.setting.gradient_norm

@@ -6,9 +6,13 @@ Claims, their status and their words are those of ``tfdp.report``.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from tfdp.accounting import Relation, Status, epsilon_delta_tradeoff, gdp_tradeoff
 from tfdp.accounting.claims import MEMBERSHIP, Claim, in_short, strict_json
+from tfdp.erm.objective import ObjectivePerturbation
+from tfdp.erm.output import OutputPerturbation
+from tfdp.erm.setting import Released
 from tfdp.report.not_protected import Limit
 from tfdp.report.wording import accusations, section, told_apart
 
@@ -116,6 +120,33 @@ class ConvexStatement:
             "not_protected": [dataclasses.asdict(limit) for limit in self.not_protected],
         }
         return strict_json(content)
+
+
+def statement_of(
+    mechanism: ObjectivePerturbation | OutputPerturbation, released: Released, seeded: bool, classes_given: bool
+) -> ConvexStatement:
+    """Of one release by `mechanism`: proven if the noise is secret and the minimiser got where the noise takes it to be."""
+    setting = mechanism.setting
+    epsilon, mu, status, how, reasons = setting.epsilon, mechanism.gdp_mu, Status.PROVEN, mechanism.how(), ()
+    if seeded:
+        epsilon, mu, status, how = math.inf, None, Status.NONE, "no bound is known"
+        reasons = ("noise_seed was given: whoever knows the seed can subtract the noise.",)
+    elif not released.converged:
+        status = Status.APPROXIMATE
+        reasons = (
+            f"The minimiser did not reach a gradient of {setting.gradient_norm:.3g} within its steps, so the noise may not cover what is "
+            "left. Raise max_iter or tol.",
+        )
+    claim = Claim(MEMBERSHIP, setting.relation, epsilon, setting.delta, mu, status, how, reasons)
+    return ConvexStatement(
+        claims=(claim,),
+        delta=setting.delta,
+        relation=setting.relation,
+        records=setting.records,
+        released=mechanism.described(),
+        not_protected=NEVER_PROTECTED if classes_given else (CLASSES_OF_THE_LABELS, *NEVER_PROTECTED),
+        missing_tails=setting.delta - setting.delta_left,
+    )
 
 
 def _claim(claim: Claim) -> str:
