@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from tfdp.accounting import Relation, gdp_delta
+from tfdp.accounting import Relation, Tradeoff, epsilon_delta_tradeoff, gdp_delta
 from tfdp.erm.logistic import CURVATURE, minimised
 from tfdp.erm.noise import SecretNormals, on_a_grid
 from tfdp.erm.setting import Released, Setting
@@ -85,10 +85,12 @@ class ObjectivePerturbation:
         """What one fit's determinants cost: 1. of the proof."""
         return math.log1p(CURVATURE * self.setting.radius**2 / self.regularization)
 
-    def delta(self) -> float:
-        """3. of the proof, with true Gaussian noise."""
+    def delta(self, epsilon: float | None = None) -> float:
+        """3. of the proof, with true Gaussian noise, at the setting's epsilon or another one."""
         fits = self.setting.fits
-        left = self.setting.epsilon - fits * self.kappa
+        left = (self.setting.epsilon if epsilon is None else epsilon) - fits * self.kappa
+        if left < 0:
+            return 1.0
         one = [0.5, 2.0, 0.0, 0.0, 1.0] if self.setting.relation is Relation.REPLACE_ONE else [0.5, 1.0]
         coefficients = np.polynomial.polynomial.polypow(one, fits)
         second = fits * _SECOND_SHARE**2
@@ -117,6 +119,11 @@ class ObjectivePerturbation:
         """It is not Gaussian: determinants count."""
         return None
 
+    def tradeoff(self) -> Tradeoff:
+        """What all epsilons prove together, without missing tails."""
+        epsilons = self.setting.fits * self.kappa + self.setting.epsilon * np.linspace(0, 2, 201)
+        return epsilon_delta_tradeoff([(epsilon, self.delta(epsilon)) for epsilon in epsilons])
+
     def release(self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals, max_iter: int) -> Released:
         linear = self.noise_stddev * normals((len(signs), features.shape[1]))
         norm = self.setting.gradient_norm
@@ -128,7 +135,7 @@ class ObjectivePerturbation:
         return (
             "the minimiser's weights of a loss with a random linear term (objective perturbation), Gaussian with standard deviation "
             f"{self.noise_stddev:.4g}, {1 / self.mu:.4g} times the most a record's gradient can be, at a regularisation of "
-            f"{self.regularization:.4g} (of the sum over records); {self.setting.fits} fits"
+            f"{self.regularization:.4g} (of the sum over records); fits: {self.setting.fits}"
         )
 
     def how(self) -> str:

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from tfdp.accounting import gdp_delta
+from tfdp.accounting import Tradeoff, gdp_delta, gdp_tradeoff
 from tfdp.erm.logistic import minimised
 from tfdp.erm.noise import SecretNormals, on_a_grid
 from tfdp.erm.setting import Released, Setting
@@ -68,6 +68,10 @@ class OutputPerturbation:
         """Of Gaussian differential privacy, up to missing tails."""
         return self.mu
 
+    def tradeoff(self) -> Tradeoff:
+        """Without missing tails."""
+        return gdp_tradeoff(self.mu)
+
     def release(self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals, max_iter: int) -> Released:
         linear = np.zeros((len(signs), features.shape[1]))
         norm = self.setting.gradient_norm
@@ -78,7 +82,7 @@ class OutputPerturbation:
     def described(self) -> str:
         return (
             f"the minimiser's weights (output perturbation) with Gaussian noise of standard deviation {self.noise_stddev:.4g} "
-            f"each, {1 / self.mu:.4g} times the l2 sensitivity {self.sensitivity:.4g} of all {self.setting.fits} fits together"
+            f"each, {1 / self.mu:.4g} times the l2 sensitivity {self.sensitivity:.4g}; fits: {self.setting.fits}"
         )
 
     def how(self) -> str:

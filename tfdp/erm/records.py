@@ -34,7 +34,8 @@ class Ball:
         largest = np.abs(features).max(axis=1, keepdims=True, initial=0.0)
         unit = features / np.where(largest > 0, largest, 1.0)  # no square of it overflows
         norms = np.linalg.norm(unit, axis=1, keepdims=True)
-        rows = unit * np.minimum(largest / self.clip_norm, 1.0 / np.where(norms > 0, norms, 1.0))
+        longest = 1.0 / np.where(norms > 0, norms, 1.0)
+        rows = unit * np.minimum(np.minimum(largest, longest * self.clip_norm) / self.clip_norm, longest)
         if self.intercept_scaling is None:
             return rows
         return np.hstack([rows, np.full((len(rows), 1), self.intercept_scaling)])
@@ -56,7 +57,7 @@ def checked_features(features: object, columns: int | None = None) -> np.ndarray
     try:
         array = array.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"X must hold numbers. Encode everything else as numbers beforehand. {error}") from None
+        raise type(error)(f"X must hold numbers. Encode everything else as numbers beforehand. {error}") from None
     if array.ndim != 2:
         raise ValueError(
             f"X must be a matrix, one row a record: Expected 2D array, got {array.ndim}D array instead. Reshape your data: a single "

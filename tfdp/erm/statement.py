@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from tfdp.accounting import Relation, Status, epsilon_delta_tradeoff, gdp_tradeoff
+from tfdp.accounting import Relation, Status, Tradeoff
 from tfdp.accounting.claims import MEMBERSHIP, Claim, in_short, strict_json
 from tfdp.erm.objective import ObjectivePerturbation
 from tfdp.erm.output import OutputPerturbation
@@ -48,6 +48,7 @@ class ConvexStatement:
         records: how many there were.
         released: what, in words.
         not_protected: what no claim covers.
+        tradeoff: what an attacker must get wrong, if there is a proven claim.
         missing_tails: what the noise's missing tails cost of delta at most.
     """
 
@@ -57,7 +58,8 @@ class ConvexStatement:
     records: int
     released: str
     not_protected: tuple[Limit, ...]
-    missing_tails: float = 0.0
+    tradeoff: Tradeoff
+    missing_tails: float
 
     @property
     def best(self) -> Claim | None:
@@ -99,12 +101,9 @@ class ConvexStatement:
         return found
 
     def _meaning(self) -> str:
-        best = self.best
-        if best is None:
+        if self.best is None:
             return "No number is given here: there is no proven claim."
-        if best.mu is not None:
-            return accusations(gdp_tradeoff(best.mu), self.missing_tails)
-        return accusations(epsilon_delta_tradeoff([(best.epsilon, best.delta)]), 0.0)
+        return accusations(self.tradeoff, self.missing_tails)
 
     def to_json(self) -> str:
         """The statement for machines. No record and no seed is in it."""
@@ -145,6 +144,7 @@ def statement_of(
         records=setting.records,
         released=mechanism.described(),
         not_protected=NEVER_PROTECTED if classes_given else (CLASSES_OF_THE_LABELS, *NEVER_PROTECTED),
+        tradeoff=mechanism.tradeoff(),
         missing_tails=setting.delta - setting.delta_left,
     )
 
