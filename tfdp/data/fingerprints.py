@@ -10,11 +10,20 @@ _UNSEEN = 0
 
 
 class Fingerprints:
-    """One number of 64 bits for each record, in memory alone: a different record has another one but for a chance of 2^-32."""
+    """One number of 64 bits for each record, in memory alone: the sum of its numbers' bits times secret random weights.
+
+    A different record has another one but for a chance of 2^-32.
+    """
 
     def __init__(self):
         self._of = np.zeros(0, np.uint64)
+        self._weights: dict[tuple[str, int], np.ndarray] = {}
         self._lock = threading.Lock()
+
+    def weights(self, leaf: str, coordinates: int) -> np.ndarray:
+        """Odd, so that no change of a single number goes unseen."""
+        drawn = np.random.default_rng().integers(2**64 - 1, size=coordinates, dtype=np.uint64, endpoint=True)
+        return self._weights.setdefault((leaf, coordinates), drawn | np.uint64(1))
 
     def check(self, first: int, found: np.ndarray) -> None:
         """Remembers those not seen before; raises if one that was seen has changed."""

@@ -84,6 +84,7 @@ class InputPerturbation:
         self._release = Release(stddev, clip_norm, _labels(randomized_response, classes))
         self._seeds = RecordSeeds(key, (name, split, stddev.hex(), clip_norm.hex()))
         self._fingerprints = Fingerprints()
+        self._forms: dict[str, PerturbedRecords] = {}
         self._delta: float | None = None
         self._batch_size = batch_size
         if batch_size is not None:
@@ -209,7 +210,11 @@ class InputPerturbation:
         return statement_of(self._release, checks.delta(self._delta if delta is None else delta), labelled)
 
     def _records(self, spec: tuple[Any, ...]) -> PerturbedRecords:
-        return PerturbedRecords(spec, self._release, self._seeds, self._fingerprints)
+        """Made once for each form of records, because it is compiled."""
+        form = repr(spec)
+        if form not in self._forms:
+            self._forms[form] = PerturbedRecords(spec, self._release, self._seeds, self._fingerprints)
+        return self._forms[form]
 
     def __repr__(self) -> str:
         return f"InputPerturbation(stddev={self.stddev:g}, clip_norm={self.clip_norm:g})"

@@ -21,6 +21,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from tfdp.data.fingerprints import Fingerprints
 from tfdp.data.perturbed_leaves import Leaf
 from tfdp.mechanisms import normals, philox
 
@@ -36,18 +37,14 @@ class PerturbedBlocks:
         leaves: of a record.
         stddev: of the noise; 0 leaves it out.
         clip_norm: the most a record's features may weigh.
+        fingerprints: has the weights.
     """
 
-    def __init__(self, leaves: list[Leaf], stddev: float, clip_norm: float):
+    def __init__(self, leaves: list[Leaf], stddev: float, clip_norm: float, fingerprints: Fingerprints):
         self._leaves, self._stddev, self._clip_norm = leaves, stddev, clip_norm
         draws = sum(leaf.coordinates for leaf in leaves)
         self.rows = min(_MOST_ROWS, 2 ** max(0, math.floor(math.log2(_MOST_DRAWS / draws))))
-        random = np.random.default_rng()
-        largest = np.iinfo(np.uint64).max
-        # Odd, so that no change of a single number goes unseen.
-        self._weights = [
-            random.integers(0, largest, leaf.coordinates, np.uint64, endpoint=True) | np.uint64(1) for leaf in leaves
-        ]
+        self._weights = [fingerprints.weights(leaf.name, leaf.coordinates) for leaf in leaves]
         self._compiled = tf.function(self._block, jit_compile=True, autograph=False)
 
     def released(self, arrays: list[np.ndarray], seeds: list[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:

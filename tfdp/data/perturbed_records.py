@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,12 +34,8 @@ class PerturbedRecords:
         if release.labels is not None:
             check_label(self._spec)
             self.touched += 1
-        self._label_weight = np.random.default_rng().integers(2**63, dtype=np.uint64) | np.uint64(1)
+        self._blocks = PerturbedBlocks(self._leaves, release.stddev, release.clip_norm, fingerprints)
         self.rows = self._blocks.rows * _BLOCKS_AT_ONCE
-
-    @functools.cached_property
-    def _blocks(self) -> PerturbedBlocks:
-        return PerturbedBlocks(self._leaves, self._release.stddev, self._release.clip_norm)
 
     @property
     def released_spec(self) -> list[tf.TensorSpec]:
@@ -55,7 +50,9 @@ class PerturbedRecords:
         seeds = [self._seeds.of(_form(leaf), first, rows) for leaf in self._leaves]
         noisy, prints = self._blocks.released(features, seeds)
         for label in labels:
-            prints = prints + self._release.labels.places(label).astype(np.uint64) * self._label_weight
+            prints = prints + self._release.labels.places(label).astype(np.uint64) * self._fingerprints.weights(
+                "label", 1
+            )
         self._fingerprints.check(first, prints)
         return noisy + [self._randomized(label, first) for label in labels]
 
