@@ -66,7 +66,7 @@ def test_the_noise_found_for_both_keeps_to_its_target(p, k):
 
 
 def test_a_target_below_the_labels_alone_is_refused():
-    with pytest.raises(ValueError, match="less than the labels alone cost, 4.511"):
+    with pytest.raises(ValueError, match=r"less than the labels alone cost, 4\.511"):
         record_mu(1.0, 1e-5, 0.1, 10)
 
 

@@ -140,7 +140,7 @@ class TestForms:
     def test_labels_of_any_kind_pass(self):
         texts = np.array([b"a", b"b", b"c"])[Y]
         assert [y.numpy() for _, y in records(y=texts).apply(perturbation())] == texts.tolist()
-        x, y = perturbation().on_arrays(X, {"one": Y, "two": -Y})
+        _, y = perturbation().on_arrays(X, {"one": Y, "two": -Y})
         assert np.array_equal(y["one"], Y) and np.array_equal(y["two"], -Y)
 
     def test_lots_can_be_drawn_from_what_comes_out(self):
@@ -212,7 +212,7 @@ class TestOrder:
     def test_another_data_set_is_seen(self, change):
         p = perturbation()
         p.on_arrays(X)
-        with pytest.raises(ValueError, match="an InputPerturbation|one InputPerturbation"):
+        with pytest.raises(ValueError, match="one InputPerturbation"):
             p.on_arrays(np.ascontiguousarray(change(X)))
 
     @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ class TestBadInput:
     def test_features_that_are_not_finite(self, bad):
         x = X.copy()
         x[[7, 9], 2] = bad
-        with pytest.raises(ValueError, match="2 of .* records are not finite"):
+        with pytest.raises(ValueError, match=r"2 of .* records are not finite"):
             perturbation().on_arrays(x)
         with pytest.raises(tf.errors.InvalidArgumentError, match="not finite"):
             features(records(x).apply(perturbation()))
@@ -266,7 +266,7 @@ class TestBadInput:
         ragged = tf.data.Dataset.from_generator(lambda: iter(X), output_signature=tf.TensorSpec((None,)))
         with pytest.raises(ValueError, match=r"one, known shape"):
             ragged.apply(perturbation())
-        with pytest.raises(ValueError, match="tf.ensure_shape"):
+        with pytest.raises(ValueError, match=r"tf\.ensure_shape"):
             ragged.map(lambda x: tf.ensure_shape(x, None)).apply(perturbation())
         with pytest.raises(ValueError, match="the lengths differ"):
             perturbation().on_arrays(X, Y[:-1])

@@ -125,16 +125,17 @@ def test_the_statement_in_words_and_for_machines():
     assert KEY.hex() not in statement.to_json() + text
 
 
-class TestWrite:
-    X = {"image": np.ones((50, 2, 2), np.float32), "more": [np.zeros((50, 3), np.float16)]}
-    Y = np.arange(50)
+X = {"image": np.ones((50, 2, 2), np.float32), "more": [np.zeros((50, 3), np.float16)]}
+Y = np.arange(50)
 
+
+class TestWrite:
     def test_the_records_are_in_files_with_their_statement(self, tmp_path):
         p = InputPerturbation(1.0, key=KEY)
-        folder = p.write(tmp_path / "private", self.X, self.Y, delta=DELTA)
+        folder = p.write(tmp_path / "private", X, Y, delta=DELTA)
         names = {"x.image.npy", "x.more.0.npy", "y.npy", "statement.txt", "statement.json"}
         assert {file.name for file in folder.iterdir()} == names
-        x, y = p.on_arrays(self.X, self.Y)
+        x, y = p.on_arrays(X, Y)
         assert np.array_equal(np.load(folder / "x.image.npy"), x["image"])
         assert np.array_equal(np.load(folder / "x.more.0.npy"), x["more"][0])
         assert np.array_equal(np.load(folder / "y.npy"), y)
@@ -145,12 +146,12 @@ class TestWrite:
     def test_a_folder_with_files_is_left_alone(self, tmp_path):
         (tmp_path / "x.npy").write_text("mine")
         with pytest.raises(ValueError, match="not empty"):
-            InputPerturbation(1.0).write(tmp_path, self.X, delta=DELTA)
+            InputPerturbation(1.0).write(tmp_path, X, delta=DELTA)
         assert [file.name for file in tmp_path.iterdir()] == ["x.npy"]
 
     def test_nothing_is_written_of_records_that_cannot_be_perturbed(self, tmp_path):
         with pytest.raises(ValueError, match="int64"):
-            InputPerturbation(1.0).write(tmp_path / "new", self.Y, delta=DELTA)
+            InputPerturbation(1.0).write(tmp_path / "new", Y, delta=DELTA)
         with pytest.raises(ValueError, match="Give delta="):
-            InputPerturbation(1.0).write(tmp_path / "new", self.X)
+            InputPerturbation(1.0).write(tmp_path / "new", X)
         assert not (tmp_path / "new").exists()

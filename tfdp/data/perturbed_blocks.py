@@ -16,6 +16,7 @@ Formal guarantees, for every record:
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -41,11 +42,14 @@ class PerturbedBlocks:
     """
 
     def __init__(self, leaves: list[Leaf], stddev: float, clip_norm: float, fingerprints: Fingerprints):
-        self._leaves, self._stddev, self._clip_norm = leaves, stddev, clip_norm
+        self._leaves = leaves
         draws = sum(leaf.coordinates for leaf in leaves)
         self.rows = min(_MOST_ROWS, 2 ** max(0, math.floor(math.log2(_MOST_DRAWS / draws))))
         self._weights = [fingerprints.weights(leaf.name, leaf.coordinates) for leaf in leaves]
-        self._compiled = tf.function(self._block, jit_compile=True, autograph=False)
+        self._sizes = [np.float64(INSIDE * clip_norm)]
+        if stddev:
+            grain = 2.0 ** (math.floor(math.log2(stddev)) + _GRAIN)
+            self._sizes += [np.float64(stddev / grain), np.float64(1 / grain), np.float64(grain)]
 
     def released(self, arrays: list[np.ndarray], seeds: list[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
         """The released leaves, and a fingerprint of each record as it was read.
@@ -55,15 +59,15 @@ class PerturbedBlocks:
             seeds: ``[rows, 3]`` for each leaf.
         """
         rows = len(arrays[0])
-        flat = [array.reshape(rows, -1) for array in arrays]
+        flat = [array.reshape(rows, leaf.coordinates) for array, leaf in zip(arrays, self._leaves, strict=True)]
         out = [np.empty((rows, leaf.coordinates), leaf.released_dtype) for leaf in self._leaves]
         prints = np.empty(rows, np.uint64)
         for start in range(0, rows, self.rows):
             part = slice(start, min(start + self.rows, rows))
             count = part.stop - start
-            inputs = [self._filled(one[part]) for one in (*flat, *seeds)]
-            noisy, squares, found = self._compiled(inputs[: len(flat)], inputs[len(flat) :], self._weights)
-            _check_finite(squares.numpy()[:count], start)
+            inputs = [[self._filled(one[part]) for one in both] for both in (flat, seeds)]
+            noisy, squares, found = _block(*inputs, self._weights, self._sizes)
+            _check_finite(squares.numpy()[:count])
             prints[part] = found.numpy()[:count]
             for one, drawn in zip(out, noisy, strict=True):
                 one[part] = drawn.numpy().view(np.float32)[:count, : one.shape[1]]
@@ -73,28 +77,32 @@ class PerturbedBlocks:
         missing = self.rows - len(array)
         return np.pad(array, ((0, missing), (0, 0))) if missing else array
 
-    def _block(self, arrays, seeds, weights):
-        wide = [tf.cast(array, tf.float64) for array in arrays]
-        squares = tf.add_n([tf.reduce_sum(one * one, axis=1) for one in wide])
-        scale = tf.minimum(tf.constant(1.0, tf.float64), INSIDE * self._clip_norm / tf.sqrt(squares))[:, None]
-        noisy = [self._noisy(one * scale, seed) for one, seed in zip(wide, seeds, strict=True)]
-        prints = tf.add_n(
-            [tf.reduce_sum(_bits(array) * weight, axis=1) for array, weight in zip(arrays, weights, strict=True)]
-        )
-        return noisy, squares, prints
 
-    def _noisy(self, clipped: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        """Two coordinates as one ``complex64``: another name for the same memory."""
-        if clipped.shape[1] % 2:
-            clipped = tf.pad(clipped, [[0, 0], [0, 1]])
-        pairs = tf.complex(clipped[:, 0::2], clipped[:, 1::2])
-        if self._stddev == 0:
-            return tf.cast(pairs, tf.complex64)
-        drawn = normals.exact_normals_from_bits(*philox.blocks_of_rows(seeds, pairs.shape[1]))
-        grain = 2.0 ** (math.floor(math.log2(self._stddev)) + _GRAIN)
-        in_grains = pairs * (1 / grain) + drawn * (self._stddev / grain)
-        rounded = [tf.round(part(in_grains)) * grain for part in (tf.math.real, tf.math.imag)]
-        return tf.complex(*(tf.cast(part, tf.float32) for part in rounded))
+@functools.partial(tf.function, jit_compile=True, autograph=False)
+def _block(arrays, seeds, weights, sizes):
+    """Compiled once for each form of records, whatever the noise."""
+    wide = [tf.cast(array, tf.float64) for array in arrays]
+    squares = tf.add_n([tf.reduce_sum(one * one, axis=1) for one in wide])
+    scale = tf.minimum(tf.constant(1.0, tf.float64), sizes[0] / tf.sqrt(squares))[:, None]
+    noisy = [_noisy(one * scale, seed, sizes[1:]) for one, seed in zip(wide, seeds, strict=True)]
+    prints = [tf.reduce_sum(_bits(array) * weight, axis=1) for array, weight in zip(arrays, weights, strict=True)]
+    return noisy, squares, tf.add_n(prints)
+
+
+def _noisy(clipped: tf.Tensor, seeds: tf.Tensor, sizes: list[tf.Tensor]) -> tf.Tensor:
+    """Two coordinates as one ``complex64``: another name for the same memory."""
+    if clipped.shape[1] % 2:
+        clipped = tf.pad(clipped, [[0, 0], [0, 1]])
+    parts = [clipped[:, 0::2], clipped[:, 1::2]]
+    if sizes:
+        stddev_in_grains, grains_in_one, grain = sizes
+        drawn = normals.exact_normals_from_bits(*philox.blocks_of_rows(seeds, parts[0].shape[1]))
+        draws = [tf.math.real(drawn), tf.math.imag(drawn)]
+        parts = [
+            tf.round(part * grains_in_one + draw * stddev_in_grains) * grain
+            for part, draw in zip(parts, draws, strict=True)
+        ]
+    return tf.complex(*(tf.cast(part, tf.float32) for part in parts))
 
 
 def _bits(array: tf.Tensor) -> tf.Tensor:
@@ -107,7 +115,7 @@ def _bits(array: tf.Tensor) -> tf.Tensor:
     return tf.bitwise.bitwise_xor(bits, tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64)))
 
 
-def _check_finite(squares: np.ndarray, start: int) -> None:
+def _check_finite(squares: np.ndarray) -> None:
     bad = ~np.isfinite(squares)
     if bad.any():
         raise ValueError(
