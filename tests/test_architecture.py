@@ -20,7 +20,7 @@ ALLOWED = {
     "accounting": {"noise"},
     "gradients": set(),
     "mechanisms": {"gradients", "accounting", "noise"},
-    "data": {"accounting"},
+    "data": {"accounting", "mechanisms"},
     "optimizers": {"accounting", "data", "gradients", "mechanisms"},
     "callbacks": {"accounting", "optimizers"},
     "report": {"accounting", "data", "gradients", "mechanisms", "optimizers"},

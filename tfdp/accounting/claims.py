@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import textwrap
+from collections.abc import Iterable
 
 from tfdp.accounting.reports import Status
 from tfdp.accounting.samplings import Relation
@@ -16,6 +18,7 @@ MEMBERSHIP = "a record's membership in the training of the model"
 FEATURES = "the features of a record in the released data"
 LABEL = "the label of a record in the released data"
 RECORD = "a whole record in the released data"
+_WIDTH = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +59,17 @@ def rounded_up(epsilon: float) -> str:
         return "infinity" if epsilon else "0"
     unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
     return f"{math.ceil(epsilon / unit * (1 - 1e-9)) * unit:.4g}"
+
+
+def section(title: str, items: Iterable[str]) -> list[str]:
+    """A part of a statement in lines of at most 100 columns."""
+    return [title, *map(_wrapped, items)]
+
+
+def _wrapped(item: str) -> str:
+    together = item.replace(" %", "\u00a0%")
+    filled = textwrap.fill(together, _WIDTH, initial_indent="  - ", subsequent_indent="    ", break_long_words=False)
+    return filled.replace("\u00a0", " ")
 
 
 def strict_json(content: object) -> str:

@@ -12,6 +12,8 @@ Both give a `tf.data.Dataset` of `(record, present)` and a `.sampling` descripti
 """
 
 from tfdp.data.declared import DeclaredDataset, declare_sampling
+from tfdp.data.input_perturbation import InputPerturbation
+from tfdp.data.perturbation_claims import PerturbationStatement
 from tfdp.data.poisson import PoissonBatches
 
-__all__ = ["DeclaredDataset", "PoissonBatches", "declare_sampling"]
+__all__ = ["DeclaredDataset", "InputPerturbation", "PerturbationStatement", "PoissonBatches", "declare_sampling"]

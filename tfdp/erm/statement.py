@@ -9,12 +9,12 @@ import dataclasses
 import math
 
 from tfdp.accounting import Relation, Status, Tradeoff
-from tfdp.accounting.claims import MEMBERSHIP, Claim, in_short, strict_json
+from tfdp.accounting.claims import MEMBERSHIP, Claim, in_short, section, strict_json
 from tfdp.erm.objective import ObjectivePerturbation
 from tfdp.erm.output import OutputPerturbation
 from tfdp.erm.setting import Released
 from tfdp.report.not_protected import Limit
-from tfdp.report.wording import accusations, section, told_apart
+from tfdp.report.wording import accusations, told_apart
 
 _FORMAT = "tfdp.erm_statement"
 _VERSION = 1

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable
-
 from tfdp.accounting import (
     EncodedEvent,
     FixedSize,
@@ -21,12 +18,11 @@ from tfdp.accounting import (
     epsilon_delta_tradeoff,
     tradeoff,
 )
-from tfdp.accounting.claims import MEMBERSHIP, Claim, in_short, rounded_up
+from tfdp.accounting.claims import MEMBERSHIP, Claim, in_short, rounded_up, section
 from tfdp.report.claims import INFORMATION
 from tfdp.report.facts import Facts
 from tfdp.report.not_protected import Limit
 
-_WIDTH = 100
 _NEIGHBOURS = {
     Relation.ZERO_OUT: "data sets of the same, publicly known size, in one of which one record's content is replaced by "
     "nothing",
@@ -46,17 +42,6 @@ def text(
         section("Not protected", [limit.text for limit in limits]),
     ]
     return "\n\n".join("\n".join(block) for block in blocks)
-
-
-def section(title: str, items: Iterable[str]) -> list[str]:
-    """A heading and its points, wrapped."""
-    return [title, *map(_wrapped, items)]
-
-
-def _wrapped(item: str) -> str:
-    together = item.replace(" %", "\u00a0%")
-    filled = textwrap.fill(together, _WIDTH, initial_indent="  - ", subsequent_indent="    ", break_long_words=False)
-    return filled.replace("\u00a0", " ")
 
 
 def _released(facts: Facts) -> list[str]:

@@ -1,0 +1,99 @@
+"""A `tf.data.Dataset` with perturbed records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfdp.data import pipeline_graph
+from tfdp.data.perturbed_records import PerturbedRecords
+
+_UNSTABLE = {
+    "Shuffle": "shuffle() before the perturbation gives records other numbers, and so other noise, in every epoch",
+    "DirectedInterleave": "sample_from_datasets() before the perturbation may give records other numbers in every epoch",
+}
+_UNSTABLE["ShuffleAndRepeat"] = _UNSTABLE["Shuffle"]
+_REPEATED = "repeat() before the perturbation gives a record a new number, and so new noise, at every repetition, which costs as many releases"
+_ORDER = "Write dataset.apply(perturbation).shuffle(...).batch(...).repeat()"
+
+
+def perturbed(
+    dataset: tf.data.Dataset, records: Callable[[Any], PerturbedRecords], batch_size: int | None
+) -> tf.data.Dataset:
+    """The data set with perturbed records in the same order, made by several threads, in batches if it was in batches."""
+    found = pipeline_graph.transformations(dataset)
+    _check_order(dataset, found)
+    size = int(dataset.cardinality())
+    if batch_size is not None:
+        _check_batches(dataset.element_spec, found, batch_size)
+        return _stable(_mapped(dataset, records(dataset.element_spec), batch_size), size)
+    lots = tf.nest.map_structure(_with_rows, dataset.element_spec)
+    release = records(lots)
+    released = _mapped(dataset.batch(release.rows), release, release.rows).unbatch()
+    return _stable(released, size)
+
+
+def _mapped(batches: tf.data.Dataset, release: PerturbedRecords, batch_size: int) -> tf.data.Dataset:
+    structure = batches.element_spec
+    specs = release.released_spec
+
+    def python(number, *arrays):
+        rows = {len(array) for array in arrays}
+        if len(rows) > 1 or max(rows) > batch_size:
+            raise ValueError(
+                f"A batch has parts of {sorted(rows)} rows, where batch_size={batch_size} is the most there may be."
+            )
+        return release.released(int(number) * batch_size, list(arrays))
+
+    @tf.autograph.experimental.do_not_convert
+    def one_batch(number, element):
+        leaves = tf.nest.flatten(element)
+        touched = leaves[: release.touched]
+        # The key stays in Python: what a graph holds may be saved, or sent to other machines.
+        drawn = tf.numpy_function(python, [number, *touched], [spec.dtype for spec in specs])
+        for before, after, spec in zip(touched, drawn, specs, strict=True):
+            after.set_shape([before.shape[0], *spec.shape[1:]])
+        return tf.nest.pack_sequence_as(structure, drawn + leaves[release.touched :])
+
+    return batches.enumerate().map(one_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+
+def _stable(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:
+    options = tf.data.Options()
+    options.deterministic = True
+    if size >= 0:
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(size))
+    return dataset.with_options(options)
+
+
+def _with_rows(spec: Any) -> Any:
+    if not isinstance(spec, tf.TensorSpec):
+        return spec
+    return tf.TensorSpec([None, *spec.shape] if spec.shape.rank is not None else None, spec.dtype)
+
+
+def _check_order(dataset: tf.data.Dataset, found: frozenset[str]) -> None:
+    for kind, reason in _UNSTABLE.items():
+        if kind in found:
+            raise ValueError(f"{reason}. {_ORDER}.")
+    size = int(dataset.cardinality())
+    if size == tf.data.INFINITE_CARDINALITY or found & pipeline_graph.REPEATING:
+        raise ValueError(f"{_REPEATED}. {_ORDER}.")
+    if size == 0:
+        raise ValueError("The data set is empty: there are no records to perturb.")
+
+
+def _check_batches(element_spec: Any, found: frozenset[str], batch_size: int) -> None:
+    """Rows of a record that were taken for records would each be clipped by themselves."""
+    specs = [spec for spec in tf.nest.flatten(element_spec) if isinstance(spec, tf.TensorSpec)]
+    known = {spec.shape[0] for spec in specs if spec.shape.rank}
+    if known - {None} and not found & pipeline_graph.BATCHING:
+        raise ValueError(
+            f"batch_size={batch_size} says that elements are batches, but no batch() is in the data set. Leave batch_size out if "
+            "elements are records; where they are batches from elsewhere, write dataset.unbatch() and leave it out."
+        )
+    too_large = {rows for rows in known - {None} if rows > batch_size}
+    if too_large:
+        raise ValueError(f"Batches have {max(too_large)} records: write batch_size={max(too_large)}.")
