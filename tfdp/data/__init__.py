@@ -12,8 +12,19 @@ Both give a `tf.data.Dataset` of `(record, present)` and a `.sampling` descripti
 """
 
 from tfdp.data.declared import DeclaredDataset, declare_sampling
+from tfdp.data.influence import Influence
+from tfdp.data.influence_perturbation import InfluencePerturbation, PerturbedTraining
 from tfdp.data.input_perturbation import InputPerturbation
 from tfdp.data.perturbation_claims import PerturbationStatement
 from tfdp.data.poisson import PoissonBatches
 
-__all__ = ["DeclaredDataset", "InputPerturbation", "PerturbationStatement", "PoissonBatches", "declare_sampling"]
+__all__ = [
+    "DeclaredDataset",
+    "Influence",
+    "InfluencePerturbation",
+    "InputPerturbation",
+    "PerturbationStatement",
+    "PerturbedTraining",
+    "PoissonBatches",
+    "declare_sampling",
+]
