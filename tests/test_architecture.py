@@ -24,7 +24,7 @@ ALLOWED = {
     "optimizers": {"accounting", "data", "gradients", "mechanisms"},
     "callbacks": {"accounting", "optimizers"},
     "report": {"accounting", "data", "gradients", "mechanisms", "optimizers"},
-    "erm": {"accounting", "mechanisms", "optimizers", "report"},
+    "erm": {"accounting", "data", "mechanisms", "optimizers", "report"},
 }
 WITHOUT_TENSORFLOW = {"accounting", "noise"}
 

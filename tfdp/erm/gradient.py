@@ -31,18 +31,7 @@ def trained(
     Keras takes the mean over the fits where this room takes the sum: learning rate, penalty and clip are scaled to it. The penalty's
     gradient holds no record and is added after the noise.
     """
-    fits = setting.fits
-    model = keras.Sequential(
-        [
-            keras.Input((setting.weights,)),
-            keras.layers.Dense(
-                fits,
-                use_bias=False,  # the intercept is a feature
-                kernel_initializer="zeros",
-                kernel_regularizer=keras.regularizers.L2(setting.penalty / 2 / fits),
-            ),
-        ]
-    )
+    fits, model = setting.fits, model_of(setting)
     optimizer = NoisySGD(
         learning_rate * fits,
         l2_norm_clip=setting.radius / math.sqrt(fits),
@@ -55,3 +44,10 @@ def trained(
     model.fit(features.astype(np.float32), targets, batch_size=min(batch_size, len(features)), epochs=epochs, verbose=0)
     (kernel,) = model.get_weights()
     return kernel.T.astype(np.float64), privacy_statement(model)
+
+
+def model_of(setting: Setting) -> keras.Model:
+    """One layer, a row of scores a record. The intercept is a feature."""
+    penalty = keras.regularizers.L2(setting.penalty / 2 / setting.fits)
+    layer = keras.layers.Dense(setting.fits, use_bias=False, kernel_initializer="zeros", kernel_regularizer=penalty)
+    return keras.Sequential([keras.Input((setting.weights,)), layer])

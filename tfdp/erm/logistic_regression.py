@@ -9,8 +9,8 @@ import numpy as np
 from scipy import special
 
 from tfdp.accounting import Relation
-from tfdp.erm import gradient
-from tfdp.erm.arguments import check_arguments, of_gradient
+from tfdp.erm import dbdp, gradient, input
+from tfdp.erm.arguments import NEIGHBOURS, check_arguments, own_arguments
 from tfdp.erm.logistic import mean_loss, smallest_mean_loss
 from tfdp.erm.noise import SecretNormals
 from tfdp.erm.objective import ObjectivePerturbation
@@ -20,6 +20,7 @@ from tfdp.erm.setting import Setting
 from tfdp.erm.statement import statement_of
 
 _AT_ONCE = {"objective": ObjectivePerturbation, "output": OutputPerturbation}
+_IN_STEPS = {"gradient": gradient, "input": input, "dbdp": dbdp}
 
 
 class PrivateLogisticRegression:
@@ -35,7 +36,8 @@ class PrivateLogisticRegression:
 
     Args:
         method: "objective" (a random linear term in the loss, the most accurate of them as a rule), "output" (noise on the
-            minimiser) or "gradient" (noisy SGD).
+            minimiser), "gradient" (noisy SGD), "input" (noise on the records themselves: a stronger guarantee, and much noise) or "dbdp"
+            (noise on records of large influence: nothing is proven).
         epsilon: what the fit may cost.
         delta: the probability with which that may fail. None: the largest power of ten below 1 / (number of records).
         regularization: lambda in ``1/n sum of losses + lambda / 2 ||w||^2``, the intercept being one of the weights; n is public.
@@ -46,13 +48,18 @@ class PrivateLogisticRegression:
         intercept_scaling: the intercept's feature, in units of ``clip_norm``. A larger one is regularised less, and makes every record
             longer.
         classes: all labels there may be, known to the public. None: those that occur in ``y``, taken to be public.
-        neighbours: "zero_out" (one record's content is replaced by nothing, as everywhere in tfdp) or "replace_one" (by another
-            record: about twice the noise). "gradient" has the first only.
+        neighbours: "zero_out" (one record's content is replaced by nothing, as everywhere in tfdp; the default) or "replace_one" (by
+            another record: about twice the noise). "gradient" has the first only, "input" and "dbdp" the second.
         tol: the minimiser stops at a gradient of this norm, in units of the largest that one record can have. Noise covers what is
             left to the minimum.
         max_iter: Newton steps at most. Where they do not suffice, the claim is approximate only.
         epochs, batch_size, learning_rate, denoise: of "gradient" (20, 256, 1.0, None): passes over the data, expected lot
             size, learning rate, and "laplacian" for DP-LSSGD (Wang et al. 2019) or "ks".
+        randomized_response: of "input" (0.0): the share of labels that are drawn anew. Without it labels are not protected, and
+            epsilon is about the features alone.
+        as_published: of "input" (False): the paper's noise in place of the proven one, for ``steps`` gradient steps (100) of
+            ``learning_rate`` (1.0).
+        steps, learning_rate: of "dbdp" (1000, 0.1): steps on one record each, a multiple of ten.
         noise_seed: reproducible noise of "objective" and "output", for tests: the statement then claims nothing.
 
     Attributes:
@@ -74,13 +81,16 @@ class PrivateLogisticRegression:
         fit_intercept: bool = True,
         intercept_scaling: float = 1.0,
         classes: Any = None,
-        neighbours: str = "zero_out",
+        neighbours: str | None = None,
         tol: float = 1e-6,
         max_iter: int = 200,
         epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
         denoise: str | None = None,
+        randomized_response: float | None = None,
+        as_published: bool | None = None,
+        steps: int | None = None,
         noise_seed: int | None = None,
     ):
         self.method = method
@@ -98,6 +108,9 @@ class PrivateLogisticRegression:
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.denoise = denoise
+        self.randomized_response = randomized_response
+        self.as_published = as_published
+        self.steps = steps
         self.noise_seed = noise_seed
 
     def fit(self, X: Any, y: Any) -> PrivateLogisticRegression:
@@ -109,23 +122,24 @@ class PrivateLogisticRegression:
         ball, signs = self._ball(), signs_of(labels, classes)
         inside = ball.inside(features)
         setting = self._setting(inside, signs, ball)
-        if self.method == "gradient":
-            weights, statement = gradient.trained(setting, inside, signs, **of_gradient(self.get_params()))
-            regularization = setting.penalty
-        else:
-            mechanism = _AT_ONCE[self.method].calibrated(setting)
-            normals = SecretNormals(self.noise_seed)
-            released = mechanism.release(inside, signs, normals, self.max_iter)
-            statement = statement_of(mechanism, released, normals.seeded, classes_given=self.classes is not None)
-            weights = released.weights
-            regularization = mechanism.regularization / setting.records
+        weights, self.statement_, self.regularization_ = self._trained(setting, inside, signs)
         self.classes_ = classes
         self.n_features_in_ = features.shape[1]
-        self.regularization_ = regularization
-        self.statement_ = statement
         self.coef_, self.intercept_ = ball.unscaled(weights)
         self._fitted_ball, self._weights = ball, weights
         return self
+
+    def _trained(self, setting: Setting, inside: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, Any, float]:
+        """(weights, statement, lambda as used)"""
+        own = own_arguments(self.get_params())
+        if self.method in _AT_ONCE:
+            mechanism, normals = _AT_ONCE[self.method].calibrated(setting), SecretNormals(own["noise_seed"])
+            released = mechanism.release(inside, signs, normals, self.max_iter)
+            statement = statement_of(mechanism, released, normals.seeded, classes_given=self.classes is not None)
+            return released.weights, statement, mechanism.regularization / setting.records
+        if self.method == "input":
+            own["has_intercept"] = self.fit_intercept
+        return *_IN_STEPS[self.method].trained(setting, inside, signs, **own), setting.penalty
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores ``[records]`` for two classes (positive: the second one), else ``[records, classes]``."""
@@ -196,7 +210,7 @@ class PrivateLogisticRegression:
             fits=len(signs),
             weights=inside.shape[1],
             radius=ball.radius,
-            relation=Relation(self.neighbours),
+            relation=Relation(self.neighbours or NEIGHBOURS[self.method][0]),
             epsilon=float(self.epsilon),
             delta=float(f"1e-{len(str(records))}") if self.delta is None else float(self.delta),
             penalty=float(self.regularization),

@@ -48,7 +48,7 @@ class ConvexStatement:
         records: how many there were.
         released: what, in words.
         not_protected: what no claim covers.
-        tradeoff: what an attacker must get wrong, if there is a proven claim.
+        tradeoff: what an attacker must get wrong, None where nothing is proven.
         missing_tails: what the noise's missing tails cost of delta at most.
     """
 
@@ -58,7 +58,7 @@ class ConvexStatement:
     records: int
     released: str
     not_protected: tuple[Limit, ...]
-    tradeoff: Tradeoff
+    tradeoff: Tradeoff | None
     missing_tails: float
 
     @property
