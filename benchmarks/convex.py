@@ -43,6 +43,7 @@ CLIPS = {"kddcup99": 5.0, "adult": 4.0, "bank": 5.0, "breast_cancer": 3.0, "cred
 METHODS: dict[str, tuple[dict, dict[str, tuple]]] = {
     "objective": ({"method": "objective"}, {"regularization": (1e-6, 1e-4, 1e-3, 1e-2)}),
     "output": ({"method": "output"}, {"regularization": (1e-3, 1e-2, 1e-1, 1.0)}),
+    "bolt-on SGD": ({"method": "output", "passes": 10}, {"regularization": (1e-3, 1e-2, 1e-1, 1.0)}),
     "gradient": ({"method": "gradient", "epochs": 10, "regularization": 1e-4}, {"learning_rate": (0.5, 3.0)}),
     "DP-LSSGD": (
         {"method": "gradient", "epochs": 10, "regularization": 1e-4, "denoise": "laplacian"},

@@ -163,6 +163,8 @@ def test_the_statement_for_machines_is_strict_json_without_records():
         ({"noise_seed": -1}, "noise_seed must be at least 0"),
         ({"classes": [0]}, "at least two"),
         ({"epochs": 3}, "epochs is an argument of method='gradient'"),
+        ({"method": "output", "batch_size": 5}, "batch_size goes with passes="),
+        ({"method": "output", "passes": 0}, "passes must be at least 1"),
         ({"method": "dbdp", "steps": 15}, "multiple of local_steps"),
         ({"method": "input", "neighbours": "zero_out"}, "neighbours must be 'replace_one'"),
         ({"method": "input", "steps": 10}, "as_published=True"),

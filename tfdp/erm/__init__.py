@@ -5,6 +5,7 @@ Each method is a file that proves what it claims beside the line that needs it. 
 conventions, without needing scikit-learn.
 """
 
+from tfdp.erm.bolt_on import BoltOnSGD
 from tfdp.erm.logistic_regression import PrivateLogisticRegression
 from tfdp.erm.objective import ObjectivePerturbation
 from tfdp.erm.output import OutputPerturbation
@@ -12,6 +13,7 @@ from tfdp.erm.setting import Setting
 from tfdp.erm.statement import ConvexStatement
 
 __all__ = [
+    "BoltOnSGD",
     "ConvexStatement",
     "ObjectivePerturbation",
     "OutputPerturbation",

@@ -21,7 +21,7 @@ NEIGHBOURS = {
 }
 _OWN = {
     "objective": {"noise_seed": None},
-    "output": {"noise_seed": None},
+    "output": {"noise_seed": None, "passes": None, "batch_size": 50},
     "gradient": {"epochs": 20, "batch_size": 256, "learning_rate": 1.0, "denoise": None},
     "input": {"randomized_response": 0.0, "as_published": False, "steps": 100, "learning_rate": 1.0},
     "dbdp": {"steps": 1000, "learning_rate": 0.1},
@@ -45,6 +45,8 @@ def check_arguments(given: dict[str, Any]) -> None:
             raise ValueError(f"{name} is an argument of method={takers}. Leave it out of method={method!r}.")
     for name, value in own_arguments(given).items():
         _CHECKS[name](value)
+    if method == "output" and given["passes"] is None and given["batch_size"] is not None:
+        raise ValueError("batch_size goes with passes=, bolt-on SGD: without it the minimiser is exact.")
     if method == "input" and not given["as_published"]:
         for name in ("steps", "learning_rate"):
             if given[name] is not None:
@@ -85,6 +87,9 @@ def _check_share(value: Any) -> None:
 _CHECKS = {
     "noise_seed": lambda value: (
         value is None or checks.count("noise_seed", value, "write a whole number, or None for secret noise")
+    ),
+    "passes": lambda value: (
+        value is None or checks.count("passes", value, "write how often SGD sees the records", at_least=1)
     ),
     "epochs": lambda value: checks.count(
         "epochs", value, "write how many passes over the data, such as 20", at_least=1

@@ -11,6 +11,7 @@ from scipy import special
 from tfdp.accounting import Relation
 from tfdp.erm import dbdp, gradient, input
 from tfdp.erm.arguments import NEIGHBOURS, check_arguments, own_arguments
+from tfdp.erm.bolt_on import BoltOnSGD
 from tfdp.erm.logistic import mean_loss, smallest_mean_loss
 from tfdp.erm.noise import SecretNormals
 from tfdp.erm.objective import ObjectivePerturbation
@@ -53,6 +54,8 @@ class PrivateLogisticRegression:
         tol: the minimiser stops at a gradient of this norm, in units of the largest that one record can have. Noise covers what is
             left to the minimum.
         max_iter: Newton steps at most. Where they do not suffice, the claim is approximate only.
+        passes, batch_size: of "output" (None, 50): in place of the exact minimiser, so many passes of SGD (bolt-on SGD, Wu et al. 2017):
+            the same noise, for more weights than a matrix of their squares can hold.
         epochs, batch_size, learning_rate, denoise: of "gradient" (20, 256, 1.0, None): passes over the data, expected lot
             size, learning rate, and "laplacian" for DP-LSSGD (Wang et al. 2019) or "ks".
         randomized_response: of "input" (0.0): the share of labels that are drawn anew. Without it labels are not protected, and
@@ -84,6 +87,7 @@ class PrivateLogisticRegression:
         neighbours: str | None = None,
         tol: float = 1e-6,
         max_iter: int = 200,
+        passes: int | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
@@ -104,6 +108,7 @@ class PrivateLogisticRegression:
         self.neighbours = neighbours
         self.tol = tol
         self.max_iter = max_iter
+        self.passes = passes
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -133,7 +138,8 @@ class PrivateLogisticRegression:
         """(weights, statement, lambda as used)"""
         own = own_arguments(self.get_params())
         if self.method in _AT_ONCE:
-            mechanism, normals = _AT_ONCE[self.method].calibrated(setting), SecretNormals(own["noise_seed"])
+            normals, passes = SecretNormals(own.pop("noise_seed")), own.get("passes")
+            mechanism = BoltOnSGD.calibrated(setting, **own) if passes else _AT_ONCE[self.method].calibrated(setting)
             released = mechanism.release(inside, signs, normals, self.max_iter)
             statement = statement_of(mechanism, released, normals.seeded, classes_given=self.classes is not None)
             return released.weights, statement, mechanism.regularization / setting.records

@@ -25,13 +25,18 @@ class SecretNormals:
 
     def __init__(self, seed: int | None = None):
         self.seeded = seed is not None
-        self._bytes = os.urandom if seed is None else np.random.default_rng(seed).bytes
+        self._generator = np.random.default_rng(seed)
+        self._bytes = os.urandom if seed is None else self._generator.bytes
 
     def __call__(self, shape: tuple[int, ...]) -> np.ndarray:
         size = math.prod(shape)
         pairs = (size + 1) // 2
         words = np.frombuffer(self._bytes(16 * pairs), np.uint64).reshape(2, pairs)
         return normals_from_bits(*words)[:size].reshape(shape)
+
+    def permutation(self, count: int) -> np.ndarray:
+        """An order of so many records. It need not be secret."""
+        return self._generator.permutation(count)
 
 
 def normals_from_bits(radius_bits: np.ndarray, angle_bits: np.ndarray) -> np.ndarray:

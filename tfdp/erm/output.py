@@ -31,13 +31,13 @@ class OutputPerturbation:
     mu: float
 
     @classmethod
-    def calibrated(cls, setting: Setting) -> OutputPerturbation:
+    def calibrated(cls, setting: Setting, **own: int) -> OutputPerturbation:
         draws = setting.fits * setting.weights
         mu = setting.largest_mu(
             cost=lambda mu: gdp_delta(mu, setting.epsilon),
             tails=lambda mu: finite_support_delta(draws, steps=1, noise_multiplier=1 / mu),
         )
-        return cls(setting, mu)
+        return cls(setting, mu, **own)
 
     @property
     def regularization(self) -> float:
@@ -72,16 +72,21 @@ class OutputPerturbation:
         """Without missing tails."""
         return gdp_tradeoff(self.mu)
 
-    def release(self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals, max_iter: int) -> Released:
+    def found(
+        self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals, max_iter: int
+    ) -> tuple[np.ndarray, bool]:
+        """Weights before noise, and whether they are what ``sensitivity`` speaks of."""
         linear = np.zeros((len(signs), features.shape[1]))
-        norm = self.setting.gradient_norm
-        weights, converged = minimised(features, signs, self.regularization, linear, norm, max_iter)
+        return minimised(features, signs, self.regularization, linear, self.setting.gradient_norm, max_iter)
+
+    def release(self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals, max_iter: int) -> Released:
+        weights, converged = self.found(features, signs, normals, max_iter)
         noised = weights + self.noise_stddev * normals(weights.shape)
         return Released(on_a_grid(noised, self.noise_stddev), converged)
 
     def described(self) -> str:
         return (
-            f"the minimiser's weights (output perturbation) with Gaussian noise of standard deviation {self.noise_stddev:.4g} "
+            f"the weights that minimise the loss (output perturbation) with Gaussian noise of standard deviation {self.noise_stddev:.4g} "
             f"each, {1 / self.mu:.4g} times the l2 sensitivity {self.sensitivity:.4g}; fits: {self.setting.fits}"
         )
 
