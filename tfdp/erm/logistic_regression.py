@@ -9,7 +9,8 @@ import numpy as np
 from scipy import special
 
 from tfdp.accounting import Relation
-from tfdp.erm import dbdp, gradient, input
+from tfdp.erm import dbdp, gradient
+from tfdp.erm import input as noise_on_records
 from tfdp.erm.arguments import NEIGHBOURS, check_arguments, own_arguments
 from tfdp.erm.bolt_on import BoltOnSGD
 from tfdp.erm.logistic import mean_loss, smallest_mean_loss
@@ -21,7 +22,7 @@ from tfdp.erm.setting import Setting
 from tfdp.erm.statement import statement_of
 
 _AT_ONCE = {"objective": ObjectivePerturbation, "output": OutputPerturbation}
-_IN_STEPS = {"gradient": gradient, "input": input, "dbdp": dbdp}
+_IN_STEPS = {"gradient": gradient, "input": noise_on_records, "dbdp": dbdp}
 
 
 class PrivateLogisticRegression:
