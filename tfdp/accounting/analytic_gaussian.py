@@ -50,8 +50,8 @@ def gaussian_stddev(epsilon: float, delta: float, sensitivity: float = 1.0) -> f
     if sensitivity == 0:
         return 0.0
     stddev = sensitivity / gdp.mu_for(epsilon, delta)
-    while gdp.gdp_delta(gaussian_mu(stddev, sensitivity), epsilon) > delta:
-        stddev *= 1 + 2.0**-50
+    while gaussian_epsilon(stddev, delta, sensitivity) > epsilon:  # in the last digits
+        stddev *= 1 + 1e-13
     return stddev
 
 

@@ -182,7 +182,8 @@ class InputPerturbation:
     def on_arrays(self, x: Any, y: Any = None) -> Any:
         """x, or (x, y), perturbed: numpy arrays in the structures that were given.
 
-        Takes what `fit` takes: arrays, tensors, nested structures of them, memory maps, sources of records.
+        Takes what `fit` takes: arrays, tensors, nested structures of them, memory maps, sources of records. Like `fit`, it reads
+        floating-point numbers as `keras.config.floatx()`.
         """
         records = Records(x, y)
         perturbed = self._records(records.spec).in_memory(records)
@@ -215,6 +216,9 @@ class InputPerturbation:
         if form not in self._forms:
             self._forms[form] = PerturbedRecords(spec, self._release, self._seeds, self._fingerprints)
         return self._forms[form]
+
+    def __reduce__(self):
+        return self._seeds.__reduce__()
 
     def __repr__(self) -> str:
         return f"InputPerturbation(stddev={self.stddev:g}, clip_norm={self.clip_norm:g})"

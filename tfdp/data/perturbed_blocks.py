@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -46,47 +47,68 @@ class PerturbedBlocks:
         draws = sum(leaf.coordinates for leaf in leaves)
         self.rows = min(_MOST_ROWS, 2 ** max(0, math.floor(math.log2(_MOST_DRAWS / draws))))
         self._weights = [fingerprints.weights(leaf.name, leaf.coordinates) for leaf in leaves]
-        self._sizes = [np.float64(INSIDE * clip_norm)]
+        sizes = [INSIDE * clip_norm]
         if stddev:
             grain = 2.0 ** (math.floor(math.log2(stddev)) + _GRAIN)
-            self._sizes += [np.float64(stddev / grain), np.float64(1 / grain), np.float64(grain)]
+            sizes += [stddev / grain, 1 / grain, grain]
+        self._sizes = [np.array(size) for size in sizes]
+        self._block = _compiled(tuple((leaf.coordinates, leaf.dtype) for leaf in leaves), stddev > 0)
 
-    def released(self, arrays: list[np.ndarray], seeds: list[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
-        """The released leaves, and a fingerprint of each record as it was read.
+    def released(
+        self, features: list[tf.Tensor], seeds: list[tf.Tensor], most: int
+    ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+        """The released leaves; and of each record, as it was read, the square of its norm and its fingerprint.
 
         Args:
-            arrays: ``[rows, ...]`` for each leaf, as many rows as there are.
+            features: ``[rows, ...]`` for each leaf.
             seeds: ``[rows, 3]`` for each leaf.
+            most: how many rows there may be, a multiple of ``rows``.
         """
-        rows = len(arrays[0])
-        flat = [array.reshape(rows, leaf.coordinates) for array, leaf in zip(arrays, self._leaves, strict=True)]
-        out = [np.empty((rows, leaf.coordinates), leaf.released_dtype) for leaf in self._leaves]
-        prints = np.empty(rows, np.uint64)
-        for start in range(0, rows, self.rows):
-            part = slice(start, min(start + self.rows, rows))
-            count = part.stop - start
-            inputs = [[self._filled(one[part]) for one in both] for both in (flat, seeds)]
-            noisy, squares, found = _block(*inputs, self._weights, self._sizes)
-            _check_finite(squares.numpy()[:count])
-            prints[part] = found.numpy()[:count]
-            for one, drawn in zip(out, noisy, strict=True):
-                one[part] = drawn.numpy().view(np.float32)[:count, : one.shape[1]]
-        return [one.reshape(rows, *leaf.shape) for one, leaf in zip(out, self._leaves, strict=True)], prints
+        rows = tf.shape(features[0])[0]
+        flat = [
+            _filled(tf.reshape(one, (rows, leaf.coordinates)), most)
+            for one, leaf in zip(features, self._leaves, strict=True)
+        ]
+        filled = [_filled(one, most) for one in seeds]
+        calls = []
+        for start in range(0, most, self.rows):
+            block = slice(start, start + self.rows)
+            calls.append(
+                self._block([one[block] for one in flat], [one[block] for one in filled], self._weights, self._sizes)
+            )
+        *noisy, squares, prints = (_joined(parts)[:rows] for parts in zip(*calls, strict=True))
+        return [self._as_leaf(*one) for one in zip(noisy, self._leaves, strict=True)], squares, prints
 
-    def _filled(self, array: np.ndarray) -> np.ndarray:
-        missing = self.rows - len(array)
-        return np.pad(array, ((0, missing), (0, 0))) if missing else array
+    def _as_leaf(self, pairs: tf.Tensor, leaf: Leaf) -> tf.Tensor:
+        numbers = tf.reshape(tf.bitcast(pairs, tf.float32), (-1, 2 * pairs.shape[1]))[:, : leaf.coordinates]
+        return tf.reshape(tf.cast(numbers, leaf.released_dtype), (-1, *leaf.shape))
 
 
-@functools.partial(tf.function, jit_compile=True, autograph=False)
+def _filled(tensor: tf.Tensor, most: int) -> tf.Tensor:
+    """With rows of zeros up to so many."""
+    missing = most - tf.shape(tensor)[0]
+    whole = tf.cond(missing == 0, lambda: tensor, lambda: tf.pad(tensor, [[0, missing], [0, 0]]))
+    return tf.ensure_shape(whole, (most, tensor.shape[1]))
+
+
+def _joined(parts: tuple[tf.Tensor, ...]) -> tf.Tensor:
+    return parts[0] if len(parts) == 1 else tf.concat(parts, axis=0)
+
+
+@functools.lru_cache(maxsize=64)
+def _compiled(form: tuple[tuple[int, tf.DType], ...], noisy: bool) -> Callable:
+    """Once for each form of records, whatever the size of the noise."""
+    return tf.function(_block, jit_compile=True, autograph=False)
+
+
 def _block(arrays, seeds, weights, sizes):
-    """Compiled once for each form of records, whatever the noise."""
+    """The released leaves, squares of norms, fingerprints."""
     wide = [tf.cast(array, tf.float64) for array in arrays]
     squares = tf.add_n([tf.reduce_sum(one * one, axis=1) for one in wide])
     scale = tf.minimum(tf.constant(1.0, tf.float64), sizes[0] / tf.sqrt(squares))[:, None]
     noisy = [_noisy(one * scale, seed, sizes[1:]) for one, seed in zip(wide, seeds, strict=True)]
     prints = [tf.reduce_sum(_bits(array) * weight, axis=1) for array, weight in zip(arrays, weights, strict=True)]
-    return noisy, squares, tf.add_n(prints)
+    return *noisy, squares, tf.add_n(prints)
 
 
 def _noisy(clipped: tf.Tensor, seeds: tf.Tensor, sizes: list[tf.Tensor]) -> tf.Tensor:
@@ -113,12 +135,3 @@ def _bits(array: tf.Tensor) -> tf.Tensor:
     bits = tf.cast(tf.bitcast(array, unsigned), tf.uint64)
     # The upper half also as the lower: a product's lower bits know nothing of the upper ones.
     return tf.bitwise.bitwise_xor(bits, tf.bitwise.right_shift(bits, tf.constant(32, tf.uint64)))
-
-
-def _check_finite(squares: np.ndarray) -> None:
-    bad = ~np.isfinite(squares)
-    if bad.any():
-        raise ValueError(
-            f"The features of {int(bad.sum())} of {len(bad)} records are not finite (NaN, infinite, or beyond 1e150). Fill in or "
-            "leave out such values before the perturbation."
-        )

@@ -37,27 +37,29 @@ def perturbed(
 
 def _mapped(batches: tf.data.Dataset, release: PerturbedRecords, batch_size: int) -> tf.data.Dataset:
     structure = batches.element_spec
-    specs = release.released_spec
-
-    def python(number, *arrays):
-        rows = {len(array) for array in arrays}
-        if len(rows) > 1 or max(rows) > batch_size:
-            raise ValueError(
-                f"A batch has parts of {sorted(rows)} rows, where batch_size={batch_size} is the most there may be."
-            )
-        return release.released(int(number) * batch_size, list(arrays))
 
     @tf.autograph.experimental.do_not_convert
     def one_batch(number, element):
         leaves = tf.nest.flatten(element)
         touched = leaves[: release.touched]
-        # The key stays in Python: what a graph holds may be saved, or sent to other machines.
-        drawn = tf.numpy_function(python, [number, *touched], [spec.dtype for spec in specs])
-        for before, after, spec in zip(touched, drawn, specs, strict=True):
-            after.set_shape([before.shape[0], *spec.shape[1:]])
+        first, *others = (tf.shape(leaf)[0] for leaf in touched)
+        checks = [
+            tf.debugging.assert_less_equal(first, batch_size, f"A batch has more than batch_size={batch_size} records.")
+        ]
+        checks += [
+            tf.debugging.assert_equal(first, other, "The parts of a batch differ in length.") for other in others
+        ]
+        with tf.control_dependencies(checks):
+            touched = [tf.identity(leaf) for leaf in touched]
+        drawn = release.released(number * batch_size, touched, batch_size)
+        for before, after in zip(touched, drawn, strict=True):
+            after.set_shape(before.shape)
         return tf.nest.pack_sequence_as(structure, drawn + leaves[release.touched :])
 
-    return batches.enumerate().map(one_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    numbered = tf.data.Dataset.zip(
+        (tf.data.Dataset.range(tf.int64.max), batches)
+    )  # enumerate() hides its numbers' source
+    return numbered.map(one_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def _stable(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:

@@ -16,8 +16,6 @@ from tfdp.data.records import Records, map_leaves
 
 def write(folder: Path, release: PerturbedRecords, records: Records, statement: PerturbationStatement) -> Path:
     """One .npy file for each leaf; the statement first, so that no record is without it."""
-    if records.size == 0:
-        raise ValueError("The data is empty: there are no records to perturb.")
     names = _file_names(records.spec)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
