@@ -196,7 +196,12 @@ class PrivateLogisticRegression:
         from sklearn.utils import ClassifierTags, Tags, TargetTags
 
         target, classifier = TargetTags(required=True), ClassifierTags()
-        return Tags(estimator_type="classifier", target_tags=target, classifier_tags=classifier, non_deterministic=True)
+        return Tags(
+            estimator_type="classifier",
+            target_tags=target,
+            classifier_tags=classifier,
+            non_deterministic=self.noise_seed is None,
+        )
 
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self)).parameters
