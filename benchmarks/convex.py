@@ -20,6 +20,7 @@ import argparse
 import dataclasses
 import functools
 import itertools
+import math
 import sys
 from pathlib import Path
 
@@ -49,7 +50,7 @@ METHODS: dict[str, tuple[dict, dict[str, tuple]]] = {
         {"learning_rate": (0.5, 3.0)},
     ),
     "input": ({"method": "input"}, {"regularization": (1e-4, 1e-2)}),
-    "input, labels too": ({"method": "input", "randomized_response": 0.2}, {"regularization": (1e-4, 1e-2)}),
+    "input, labels too": ({"method": "input", "randomized_response": None}, {"regularization": (1e-4, 1e-2)}),
     "input, as published": ({"method": "input", "as_published": True}, {"regularization": (1e-3, 1e-1)}),
     "DBDP": ({"method": "dbdp", "steps": 500, "regularization": PENALTY}, {"learning_rate": (0.01, 0.1)}),
 }
@@ -100,6 +101,8 @@ def run(case: Case, method: str, epsilon: float, value: float, with_gap: bool) -
     arguments = fixed | {argument: value}
     if fixed["method"] == "gradient":
         arguments["batch_size"] = min(256, max(1, len(case.y) // 4))
+    if "randomized_response" in fixed:  # half of epsilon for the label
+        arguments["randomized_response"] = len(case.classes) / (len(case.classes) + math.expm1(epsilon / 2))
     model = PrivateLogisticRegression(**arguments, epsilon=epsilon, clip_norm=case.clip, classes=case.classes)
     model.fit(case.x, case.y)
     found = {"accuracy": 100 * model.score(case.x_test, case.y_test), "proven": proven(model.statement_)}

@@ -19,7 +19,7 @@ def data(tmp_path):
 def study(data, monkeypatch, *more):
     file = data / "out" / "convex.jsonl"
     given = ["study", "--data-dir", data, "--cases", "iris", "--epsilons", "1", "5", "--runs", "2", "--json", file]
-    given += ["--methods", "objective", "output", "input"]
+    given += ["--methods", "objective", "output", "input", "input, labels too"]
     monkeypatch.setattr("sys.argv", ["convex", *map(str, given), *more])
     convex.main()
     return file
@@ -28,8 +28,8 @@ def study(data, monkeypatch, *more):
 def test_a_study_tunes_and_repeats_every_method_and_goes_on_where_it_was_stopped(data, monkeypatch, capsys):
     file = study(data, monkeypatch)
     lines = file.read_text().splitlines()
-    # 1 without privacy; at two epsilons, grids of 4, 4 and 2 three times, and two runs of three methods
-    assert len(lines) == 1 + 2 * (3 * (4 + 4 + 2) + 2 * 3)
+    # 1 without privacy; at two epsilons, grids of 4, 4, 2 and 2 three times, and two runs of four methods
+    assert len(lines) == 1 + 2 * (3 * (4 + 4 + 2 + 2) + 2 * 4)
     first = capsys.readouterr().out
     study(data, monkeypatch)
     assert capsys.readouterr().out == first
@@ -41,6 +41,7 @@ def test_a_study_tunes_and_repeats_every_method_and_goes_on_where_it_was_stopped
     assert "| iris |  | no privacy | none |" in table
     assert "| iris | 5 | objective | 5 |" in table
     assert "| iris | 5 | input | features 5 |" in table
+    assert "| iris | 5 | input, labels too | 5 |" in table
 
 
 def test_the_gap_is_that_of_the_estimator(data):
