@@ -233,6 +233,7 @@ class TestOrder:
             (lambda d: d.repeat(2), r"repeat\(\) before"),
             (lambda d: d.repeat(), r"repeat\(\) before"),
             (lambda d: tf.data.Dataset.sample_from_datasets([d, d]), "sample_from_datasets"),
+            (lambda d: d.shard(2, 0), r"shard\(\) before"),
             (lambda d: d.take(0), "empty"),
         ],
     )

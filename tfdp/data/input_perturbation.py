@@ -96,7 +96,7 @@ class InputPerturbation:
         """With the least noise that is proven to be (epsilon, delta)-differentially private.
 
         The claim is about the features; with `randomized_response=` about features and label together. It takes what
-        `InputPerturbation` takes. A local guarantee is strong, and its noise is large: at epsilon 8 and delta 1e-5 it is 1.4 times
+        `InputPerturbation` takes. A local guarantee is strong, and its noise is large: at epsilon 8 and delta 1e-5 it is 1.2 times
         the clip in every coordinate.
         """
         clip_norm = checks.positive("clip_norm", clip_norm, "write the most a record's features may weigh, such as 1.0")
@@ -107,6 +107,11 @@ class InputPerturbation:
         else:
             stddev = 2 * clip_norm / record_mu(epsilon, left, labels.probability, labels.count)
         made = cls(stddev, clip_norm, key, **others)
+        if made._release.tails > delta - left:
+            raise ValueError(
+                f"epsilon {epsilon:g} at delta {delta:g} asks for so little noise that its end, at 10.2 standard deviations, shows. "
+                "Write a smaller epsilon or a larger delta."
+            )
         made._delta = delta
         return made
 

@@ -12,6 +12,8 @@ from tfdp.data.perturbed_records import PerturbedRecords
 
 _UNSTABLE = {
     "Shuffle": "shuffle() before the perturbation gives records other numbers, and so other noise, in every epoch",
+    "Shard": "shard() before the perturbation gives records of different shards the same numbers, and so the same noise, which their "
+    "difference shows",
     "DirectedInterleave": "sample_from_datasets() before the perturbation may give records other numbers in every epoch",
 }
 _UNSTABLE["ShuffleAndRepeat"] = _UNSTABLE["Shuffle"]
@@ -65,6 +67,8 @@ def _mapped(batches: tf.data.Dataset, release: PerturbedRecords, batch_size: int
 def _stable(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:
     options = tf.data.Options()
     options.deterministic = True
+    # Every worker numbers all records, and takes its share of what comes out.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     if size >= 0:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(size))
     return dataset.with_options(options)
