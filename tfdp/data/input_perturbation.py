@@ -20,6 +20,8 @@ from tfdp.data.randomized_labels import RandomizedLabels
 from tfdp.data.record_seeds import RecordSeeds
 from tfdp.data.records import Records
 
+_LEAST_STDDEV = 1e-30
+
 
 class InputPerturbation:
     """Clips the features of every record and adds Gaussian noise that is fixed for that record (Kang et al. 2020).
@@ -78,6 +80,8 @@ class InputPerturbation:
     ):
         stddev = checks.non_negative("stddev", stddev, "write the noise's standard deviation, such as 2.0")
         clip_norm = checks.positive("clip_norm", clip_norm, "write the most a record's features may weigh, such as 1.0")
+        if 0 < stddev < _LEAST_STDDEV:
+            raise ValueError(f"stddev {stddev!r} is too small to compute with: write 0 for no noise.")
         for argument, value in (("name", name), ("split", split)):
             if not isinstance(value, str):
                 raise ValueError(f"{argument} must be a string, not {value!r}: it says which data set the key is for.")
