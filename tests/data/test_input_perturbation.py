@@ -233,6 +233,7 @@ class TestOrder:
             (lambda d: d.repeat(2), r"repeat\(\) before"),
             (lambda d: d.repeat(), r"repeat\(\) before"),
             (lambda d: tf.data.Dataset.sample_from_datasets([d, d]), "sample_from_datasets"),
+            (lambda d: d.shard(2, 0), r"shard\(\) before"),
             (lambda d: d.take(0), "empty"),
         ],
     )
@@ -282,8 +283,10 @@ class TestBadInput:
             perturbation().on_arrays(X, Y[:-1])
 
     def test_rows_are_not_taken_for_records(self):
-        with pytest.raises(ValueError, match=r"no batch\(\) is in the data set"):
+        with pytest.raises(ValueError, match=r"does not end in a batch\(\)"):
             tf.data.Dataset.from_tensor_slices(X[:, None]).apply(perturbation(batch_size=256))
+        with pytest.raises(ValueError, match=r"does not end in a batch\(\)"):
+            tf.data.Dataset.from_tensor_slices(X).batch(4).unbatch().apply(perturbation(batch_size=256))
         with pytest.raises(ValueError, match="write batch_size=32"):
             records().batch(32, drop_remainder=True).apply(perturbation(batch_size=16))
         with pytest.raises(tf.errors.InvalidArgumentError, match="more than batch_size=16 records"):
@@ -306,6 +309,7 @@ class TestBadInput:
         [
             ({"stddev": -1.0}, "stddev"),
             ({"stddev": np.nan}, "stddev"),
+            ({"stddev": 1e-320}, "too small to compute"),
             ({"clip_norm": 0}, "clip_norm"),
             ({"key": "secret"}, "key must be bytes"),
             ({"name": 3}, "name"),

@@ -20,6 +20,8 @@ from tfdp.data.randomized_labels import RandomizedLabels
 from tfdp.data.record_seeds import RecordSeeds
 from tfdp.data.records import Records
 
+_LEAST_STDDEV = 1e-30
+
 
 class InputPerturbation:
     """Clips the features of every record and adds Gaussian noise that is fixed for that record (Kang et al. 2020).
@@ -78,6 +80,8 @@ class InputPerturbation:
     ):
         stddev = checks.non_negative("stddev", stddev, "write the noise's standard deviation, such as 2.0")
         clip_norm = checks.positive("clip_norm", clip_norm, "write the most a record's features may weigh, such as 1.0")
+        if 0 < stddev < _LEAST_STDDEV:
+            raise ValueError(f"stddev {stddev!r} is too small to compute with: write 0 for no noise.")
         for argument, value in (("name", name), ("split", split)):
             if not isinstance(value, str):
                 raise ValueError(f"{argument} must be a string, not {value!r}: it says which data set the key is for.")
@@ -96,7 +100,7 @@ class InputPerturbation:
         """With the least noise that is proven to be (epsilon, delta)-differentially private.
 
         The claim is about the features; with `randomized_response=` about features and label together. It takes what
-        `InputPerturbation` takes. A local guarantee is strong, and its noise is large: at epsilon 8 and delta 1e-5 it is 1.4 times
+        `InputPerturbation` takes. A local guarantee is strong, and its noise is large: at epsilon 8 and delta 1e-5 it is 1.2 times
         the clip in every coordinate.
         """
         clip_norm = checks.positive("clip_norm", clip_norm, "write the most a record's features may weigh, such as 1.0")
@@ -107,6 +111,11 @@ class InputPerturbation:
         else:
             stddev = 2 * clip_norm / record_mu(epsilon, left, labels.probability, labels.count)
         made = cls(stddev, clip_norm, key, **others)
+        if made._release.tails > delta - left:
+            raise ValueError(
+                f"epsilon {epsilon:g} at delta {delta:g} asks for so little noise that its end, at 10.2 standard deviations, shows. "
+                "Write a smaller epsilon or a larger delta."
+            )
         made._delta = delta
         return made
 

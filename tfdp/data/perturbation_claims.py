@@ -5,7 +5,8 @@ The claims, each with the argument it stands on:
 1. Features: proven. A record's features, at most clip_norm long, get one Gaussian draw: mu = 2 clip_norm / stddev for a record
    that is replaced by another (``tfdp.accounting.analytic_gaussian``). It is local: the noisy record itself may be
    published, so training on it, in whatever way and for however many epochs, is post-processing and costs nothing more.
-   That the noise has no last tails costs ``tfdp.mechanisms.finite_support_delta``, taken for the largest records there are.
+   That the noise has no last tails costs ``tfdp.mechanisms.finite_support_delta``, taken for the largest records there are. Where
+   that is more than delta (mu above 5 or so), nothing is proven.
 2. Label: none as it is; proven if it is randomised (``tfdp.accounting.randomized_response``).
 3. The whole record: both together, priced exactly as one release. Without a proven label there is none.
 4. What a paper claims of the trained model, and does not follow, is repeated with the reason.
@@ -28,11 +29,12 @@ from tfdp.mechanisms import finite_support_delta
 
 _FORMAT = "tfdp.perturbation_statement"
 _VERSION = 1
-_ADVERSARY = (
-    "Against an adversary who cannot break the keyed hash (BLAKE2b, with a key that nobody else has) and cannot tell the stream it "
-    "seeds (Philox, a seed for each record) from random bits"
+_BASIS = (
+    "This is against an adversary who cannot break the keyed hash (BLAKE2b, with a key that nobody else has), and cannot tell the "
+    "stream that it seeds for each record (Philox) from random bits",
+    "It is local: whatever is done with the released records afterwards, such as training for any number of epochs, costs nothing "
+    "more",
 )
-_LOCAL = "local: every later use of the released records is post-processing"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +91,7 @@ class PerturbationStatement:
         blocks = [
             ["Privacy statement of perturbed records", "======================================"],
             section("What was released", _released(self.release, self.labelled)),
-            section("What is claimed", map(_in_words, self.claims)),
+            section("What is claimed", _in_words(self.claims)),
             section("Not protected", [text for _, text in _limits(self.release, self.labelled)]),
         ]
         return "\n\n".join("\n".join(block) for block in blocks)
@@ -123,35 +125,45 @@ def statement_of(release: Release, delta: float, labelled: bool) -> Perturbation
 
 
 def left_of(delta: float) -> float:
-    """Of delta, for the noise itself: a ten-thousandth pays for its missing tails."""
+    """Of delta, for the noise itself, where noise is calibrated: a ten-thousandth pays for its missing tails."""
     return delta * (1 - TAILS_SHARE)
 
 
 def _features(release: Release, delta: float) -> Claim:
-    if release.stddev == 0:
-        return _none(FEATURES, delta, "The features were released without noise.")
-    epsilon = gaussian_epsilon(release.stddev, left_of(delta), 2 * release.clip_norm)
-    doubts = _doubts(release, delta)
-    status = Status.APPROXIMATE if doubts else Status.PROVEN
-    how = f"the Gaussian mechanism, mu = 2 clip_norm / stddev; {_LOCAL}"
-    return Claim(FEATURES, Relation.REPLACE_ONE, epsilon, delta, release.mu, status, how, (*doubts, _ADVERSARY))
+    reason = _unproven(release, delta)
+    if reason:
+        return _none(FEATURES, delta, reason)
+    epsilon = gaussian_epsilon(release.stddev, delta - release.tails, 2 * release.clip_norm)
+    how = "the Gaussian mechanism, mu = 2 clip_norm / stddev"
+    return Claim(FEATURES, Relation.REPLACE_ONE, epsilon, delta, release.mu, Status.PROVEN, how, _BASIS)
 
 
 def _label(labels: RandomizedLabels | None) -> Claim:
     if labels is None:
         return _none(LABEL, None, "Labels were released as they are: randomized_response= protects them.")
-    how = f"randomised response, epsilon = ln(1 + k (1 - p) / p); {_LOCAL}"
-    return Claim(LABEL, Relation.REPLACE_ONE, labels.epsilon, 0.0, None, Status.PROVEN, how, (_ADVERSARY,))
+    how = "randomised response, epsilon = ln(1 + k (1 - p) / p)"
+    return Claim(LABEL, Relation.REPLACE_ONE, labels.epsilon, 0.0, None, Status.PROVEN, how, _BASIS)
 
 
 def _record(release: Release, delta: float) -> Claim:
-    if release.labels is None or release.stddev == 0:
-        return _none(RECORD, delta, "A part of the record was released as it is.")
-    epsilon = record_epsilon(release.mu, release.labels.probability, release.labels.count, left_of(delta))
-    doubts = _doubts(release, delta)
-    status = Status.APPROXIMATE if doubts else Status.PROVEN
-    how = f"features and label together, priced exactly as one release; {_LOCAL}"
-    return Claim(RECORD, Relation.REPLACE_ONE, epsilon, delta, None, status, how, (*doubts, _ADVERSARY))
+    reason = _unproven(release, delta)
+    if reason or release.labels is None:
+        return _none(RECORD, delta, reason or "Its label was released as it is.")
+    epsilon = record_epsilon(release.mu, release.labels.probability, release.labels.count, delta - release.tails)
+    how = "features and label together, priced exactly as one release"
+    return Claim(RECORD, Relation.REPLACE_ONE, epsilon, delta, None, Status.PROVEN, how, _BASIS)
+
+
+def _unproven(release: Release, delta: float) -> str | None:
+    """Why nothing is proven of the features."""
+    if release.stddev == 0:
+        return "The features were released without noise."
+    if release.tails < delta:
+        return None
+    return (
+        f"The noise is too small to hide a record: it ends at 10.2 standard deviations, which by itself costs {release.tails:.2g} of "
+        "delta. Use more noise or a larger delta."
+    )
 
 
 def _as_published(release: Release) -> Claim:
@@ -172,15 +184,6 @@ def _none(protects: str, delta: float | None, reason: str) -> Claim:
     return Claim(protects, Relation.REPLACE_ONE, math.inf, delta, None, Status.NONE, "no bound is known", (reason,))
 
 
-def _doubts(release: Release, delta: float) -> tuple[str, ...]:
-    if release.tails <= TAILS_SHARE * delta:
-        return ()
-    return (
-        f"The noise has an end (at 10.2 standard deviations), which costs {release.tails:.2g} of delta, more than there is for it. "
-        "Use more noise or a larger delta.",
-    )
-
-
 def _released(release: Release, labelled: bool) -> list[str]:
     found = [
         f"The features of every record, scaled to an l2 norm of at most {release.clip_norm:g} (all its leaves together), plus "
@@ -197,10 +200,17 @@ def _released(release: Release, labelled: bool) -> list[str]:
     return found
 
 
-def _in_words(claim: Claim) -> str:
-    reasons = "".join(f" {reason.rstrip('.')}." for reason in claim.reasons)
-    protects = claim.protects[0].upper() + claim.protects[1:]
-    return f"{protects}: {in_short(claim)}, if another record takes its place ({claim.how}).{reasons}"
+def _in_words(claims: tuple[Claim, ...]) -> list[str]:
+    """A reason is said once."""
+    said: set[str] = set()
+    found = []
+    for claim in claims:
+        protects = claim.protects[0].upper() + claim.protects[1:]
+        sentences = [f"{protects}: {in_short(claim)}, if another record takes its place ({claim.how})."]
+        sentences += [f"{reason.rstrip('.')}." for reason in claim.reasons if reason not in said]
+        found.append(" ".join(sentences))
+        said |= set(claim.reasons)
+    return found
 
 
 def _limits(release: Release, labelled: bool) -> list[tuple[str, str]]:

@@ -29,7 +29,7 @@ from tfdp.mechanisms import normals, philox
 
 INSIDE = 1 - 2.0**-20
 _GRAIN = -20
-_MOST_ROWS, _MOST_DRAWS = 128, 2**18
+_MOST_ROWS, _MOST_DRAWS = 128, 2**20
 
 
 class PerturbedBlocks:

@@ -12,6 +12,8 @@ from tfdp.data.perturbed_records import PerturbedRecords
 
 _UNSTABLE = {
     "Shuffle": "shuffle() before the perturbation gives records other numbers, and so other noise, in every epoch",
+    "Shard": "shard() before the perturbation gives records of different shards the same numbers, and so the same noise, which their "
+    "difference shows",
     "DirectedInterleave": "sample_from_datasets() before the perturbation may give records other numbers in every epoch",
 }
 _UNSTABLE["ShuffleAndRepeat"] = _UNSTABLE["Shuffle"]
@@ -27,7 +29,7 @@ def perturbed(
     _check_order(dataset, found)
     size = int(dataset.cardinality())
     if batch_size is not None:
-        _check_batches(dataset.element_spec, found, batch_size)
+        _check_batches(dataset, batch_size)
         return _stable(_mapped(dataset, records(dataset.element_spec), batch_size), size)
     lots = tf.nest.map_structure(_with_rows, dataset.element_spec)
     release = records(lots)
@@ -56,15 +58,16 @@ def _mapped(batches: tf.data.Dataset, release: PerturbedRecords, batch_size: int
             after.set_shape(before.shape)
         return tf.nest.pack_sequence_as(structure, drawn + leaves[release.touched :])
 
-    numbered = tf.data.Dataset.zip(
-        (tf.data.Dataset.range(tf.int64.max), batches)
-    )  # enumerate() hides its numbers' source
+    # enumerate() would hide where its numbers come from.
+    numbered = tf.data.Dataset.zip((tf.data.Dataset.range(tf.int64.max), batches))
     return numbered.map(one_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def _stable(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:
     options = tf.data.Options()
     options.deterministic = True
+    # Every worker numbers all records, and takes its share of what comes out.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     if size >= 0:
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(size))
     return dataset.with_options(options)
@@ -87,13 +90,13 @@ def _check_order(dataset: tf.data.Dataset, found: frozenset[str]) -> None:
         raise ValueError("The data set is empty: there are no records to perturb.")
 
 
-def _check_batches(element_spec: Any, found: frozenset[str], batch_size: int) -> None:
+def _check_batches(dataset: tf.data.Dataset, batch_size: int) -> None:
     """Rows of a record that were taken for records would each be clipped by themselves."""
-    specs = [spec for spec in tf.nest.flatten(element_spec) if isinstance(spec, tf.TensorSpec)]
+    specs = [spec for spec in tf.nest.flatten(dataset.element_spec) if isinstance(spec, tf.TensorSpec)]
     known = {spec.shape[0] for spec in specs if spec.shape.rank}
-    if known - {None} and not found & pipeline_graph.BATCHING:
+    if known - {None} and not pipeline_graph.ends_in_batches(dataset):
         raise ValueError(
-            f"batch_size={batch_size} says that elements are batches, but no batch() is in the data set. Leave batch_size out if "
+            f"batch_size={batch_size} says that elements are batches, but the data set does not end in a batch(). Leave batch_size out if "
             "elements are records; where they are batches from elsewhere, write dataset.unbatch() and leave it out."
         )
     too_large = {rows for rows in known - {None} if rows > batch_size}

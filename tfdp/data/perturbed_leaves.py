@@ -70,7 +70,7 @@ def feature_leaves(x_spec: Any, stddev: float, clip_norm: float) -> list[Leaf]:
             f"A record has {coordinates:,} numbers. Records of 1 to {MOST_COORDINATES:,} numbers can be perturbed."
         )
     for leaf in named:
-        largest = float(leaf.dtype.max) if leaf.dtype.is_floating else math.inf
+        largest = float(min(tf.as_dtype(leaf.released_dtype).max, tf.float32.max))
         if clip_norm + 11 * stddev > largest:
             raise ValueError(
                 f"{leaf.name} is {leaf.dtype.name}, which can't hold noise of standard deviation {stddev:g}. Cast it to float32, or "

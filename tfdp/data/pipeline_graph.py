@@ -13,6 +13,7 @@ import tensorflow as tf
 
 BATCHING = {"Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch"}
 REPEATING = {"Repeat", "ShuffleAndRepeat"}
+_TAKING_APART = {"Unbatch", "FlatMap", "Interleave", "ParallelInterleave"}
 _HARMLESS = BATCHING | REPEATING
 _HARMLESS |= {"Map", "ParallelMap", "Shuffle", "Take", "Skip", "Shard", "Zip", "Unbatch"}
 _HARMLESS |= {"Prefetch", "Cache", "Snapshot", "Options", "AssertCardinality", "Restructured"}
@@ -82,6 +83,14 @@ def transformations(dataset: tf.data.Dataset) -> frozenset[str]:
     return frozenset(_kind(node) for node in nodes if not (_kind(node) in REPEATING and _is_once(node)))
 
 
+def ends_in_batches(dataset: tf.data.Dataset) -> bool:
+    """Whether a batch() can be seen that nothing takes apart again."""
+    last = {
+        next((kind for kind in map(_kind, way) if kind in BATCHING | _TAKING_APART), None) for way in _ways(dataset)
+    }
+    return bool(last & BATCHING) and not last & _TAKING_APART
+
+
 def _first(kinds: list[str], wanted: set[str]) -> int | None:
     return next((place for place, kind in enumerate(kinds) if kind in wanted), None)
 
@@ -107,7 +116,7 @@ def _check_order(way: list[tf.data.Dataset], kinds: list[str], batch: int) -> No
     above, below = kinds[:batch], kinds[batch + 1 :]
     if any(kind in REPEATING and not _is_once(node) for kind, node in zip(below, way[batch + 1 :], strict=True)):
         raise ValueError(f"repeat() before batch() lets one batch hold a record twice. {_ORDER}.")
-    if {"Unbatch", "FlatMap", "Interleave", "ParallelInterleave"} & set(above):
+    if _TAKING_APART & set(above):
         raise ValueError(f"unbatch(), flat_map() or interleave() takes the batches of batch() apart. {_ORDER}.")
     again = _first(below, BATCHING)
     if again is not None and "Unbatch" not in below[:again]:
