@@ -31,7 +31,7 @@ class BoltOnSGD(OutputPerturbation):
 
     @property
     def sensitivity(self) -> float:
-        """How far apart the last weights on neighbours are at most: Wu et al. 2017, lemma 8, with the same order for both.
+        """How far apart the last weights on neighbours are at most: the strongly convex case of Wu et al. 2017, with the same order for both.
 
         A step's function is lambda-strongly convex and beta-smooth, a batch holding batch_size records or fewer. So a step of learning
         rate r <= 1 / beta takes two weights closer by the factor 1 - r lambda (Hardt et al. 2016, lemma 3.7), and where a

@@ -2,8 +2,8 @@
 
 Kifer, Smith and Thakurta 2012 ("Private convex empirical risk minimization and high-dimensional regression", theorem 2) give Gaussian
 noise of variance ``radius^2 (8 ln(2 / delta) + 4 epsilon) / epsilon^2`` with a regularisation of at least ``2 beta / epsilon``, beta the
-loss's curvature. Redberg, Koskela and Wang 2023 (arXiv:2401.00583) need less. What is used here is proven below; it
-needs less again, because a logistic loss's derivative has one sign.
+loss's curvature; Redberg, Koskela and Wang 2023 (arXiv:2401.00583) less, for losses in general. What is used here is proven
+below. It gains from a logistic loss's derivative having one sign.
 """
 
 from __future__ import annotations
