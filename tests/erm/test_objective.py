@@ -148,6 +148,13 @@ def test_the_calibrated_noise_keeps_to_delta_and_hardly_less(relation, fits, eps
     assert dataclasses.replace(mechanism, mu=mechanism.mu * 1.001).delta() > setting.delta
 
 
+def test_a_large_epsilon_gets_the_noise_whose_tails_can_be_paid():
+    features, signs = problems.in_the_ball(50)
+    mechanism = ObjectivePerturbation.calibrated(problems.setting(features, signs, epsilon=1e4, penalty=1e-9))
+    assert mechanism.tails() <= 1e-9
+    assert 3 < mechanism.mu < 5
+
+
 def attack(mechanism, first, second, runs=20_000) -> float:
     """By the exact likelihood of what was released; the second noise is small enough to be overlooked."""
     normals = SecretNormals(seed=3)

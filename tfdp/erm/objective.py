@@ -77,7 +77,7 @@ class ObjectivePerturbation:
     def regularization(self) -> float:
         """Of the sum over records: the one asked for, or the least with which determinants cost half of epsilon."""
         setting = self.setting
-        floor = CURVATURE * setting.radius**2 / math.expm1(setting.epsilon / (2 * setting.fits))
+        floor = CURVATURE * setting.radius**2 / math.expm1(min(setting.epsilon / (2 * setting.fits), 50.0))
         return max(setting.records * setting.penalty, floor)
 
     @property
