@@ -23,26 +23,29 @@ def test_the_price_of_a_label_is_the_largest_ratio_of_its_outcomes(p, k):
 
 
 @pytest.mark.parametrize(("mu", "p", "k"), SETTINGS)
-@pytest.mark.parametrize("epsilon", [0.0, 0.7, 3.0])
+@pytest.mark.parametrize("epsilon", [0.0, 3.0])
 def test_delta_of_both_is_the_integral_over_all_outcomes(mu, p, k, epsilon):
     found = 0.0
-    for a, b in zip(outcomes(0, p, k), outcomes(1, p, k), strict=True):
+    for outcome, times in ((0, 1), (1, 1), (2, k - 2)):  # the first record's label, the second's, any other
+        a, b = ((1 - p) * (outcome == label) + p / k for label in (0, 1))
 
         def excess(x, a=a, b=b):
             return max(a * stats.norm.pdf(x, mu) - math.exp(epsilon) * b * stats.norm.pdf(x), 0)
 
         crossing = (epsilon - math.log(a / b)) / mu + mu / 2
-        found += integrate.quad(excess, crossing, max(crossing, mu) + 40, points=[max(crossing, mu)], limit=200)[0]
+        found += (
+            times * integrate.quad(excess, crossing, max(crossing, mu) + 40, points=[max(crossing, mu)], limit=200)[0]
+        )
     assert record_delta(mu, p, k, epsilon) == pytest.approx(found, rel=1e-6)
 
 
 @pytest.mark.parametrize(("mu", "p", "k"), SETTINGS)
 def test_epsilon_of_both_is_that_of_dp_accounting(mu, p, k):
-    grid = 1e-4
+    grid = 5e-4
     features = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=grid)
     both = features.compose(pld.from_randomized_response(p, k, value_discretization_interval=grid))
     found = record_epsilon(mu, p, k, 1e-5)
-    assert found == pytest.approx(both.get_epsilon_for_delta(1e-5), abs=5e-4)
+    assert found == pytest.approx(both.get_epsilon_for_delta(1e-5), abs=2e-3)
     assert found < label_epsilon(p, k) + gdp_epsilon(mu, 1e-5)
 
 
