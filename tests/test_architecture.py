@@ -20,10 +20,11 @@ ALLOWED = {
     "accounting": {"noise"},
     "gradients": set(),
     "mechanisms": {"gradients", "accounting", "noise"},
-    "data": {"accounting"},
+    "data": {"accounting", "mechanisms"},
     "optimizers": {"accounting", "data", "gradients", "mechanisms"},
     "callbacks": {"accounting", "optimizers"},
     "report": {"accounting", "data", "gradients", "mechanisms", "optimizers"},
+    "erm": {"accounting", "data", "mechanisms", "optimizers", "report"},
 }
 WITHOUT_TENSORFLOW = {"accounting", "noise"}
 

@@ -92,6 +92,17 @@ def test_draws_are_within_their_stated_distance_of_extended_precision(jit_compil
         assert (np.abs(value - true_value) <= in_radius + 4e-7 * radius).all()
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_exact_draws_are_exact_to_float64(jit_compile):
+    radius_bits, angle_bits = bits_at_every_scale()
+    radius, *exact = exact_normals(radius_bits, angle_bits)
+    in_radius = np.minimum(1e-15 * (radius + 1 / np.maximum(radius, 1e-30)), 1.1e-8)
+    compute = tf.function(normals.exact_normals_from_bits, jit_compile=jit_compile)
+    drawn = compute(words(radius_bits), words(angle_bits)).numpy()
+    for value, true_value in zip((drawn.real, drawn.imag), exact, strict=True):
+        assert (np.abs(value - true_value) <= in_radius + 1e-15 * radius).all()
+
+
 def test_the_radius_never_grows_with_the_bits():
     ladder = sorted({scale + step for scale in (2**k for k in range(64)) for step in (-1, 0, 1)} | {0, ONES})
     radii = normals.radius(words(ladder), words([0] * len(ladder))).numpy()

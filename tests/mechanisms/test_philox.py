@@ -32,6 +32,15 @@ def test_words_are_those_of_tensorflows_kernel(state, way, jit_compile):
     np.testing.assert_array_equal(np.stack(found, axis=1).ravel(), words_of_tensorflow(state, 100))
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_every_row_has_the_words_of_its_own_state(jit_compile):
+    states = np.array([[0, 0, 0], [123, 456, 789], [ALL_ONES - 3, 5, 2**62 + 1]], np.int64)
+    compute = tf.function(philox.blocks_of_rows, jit_compile=jit_compile)
+    found = np.stack(compute(tf.constant(states.view(np.uint64)), 20), axis=2)
+    for row, state in zip(found, states, strict=True):
+        np.testing.assert_array_equal(row.ravel(), words_of_tensorflow(state.tolist(), 40))
+
+
 @pytest.mark.parametrize("words", [1, 2, 7])
 def test_random_bits_are_the_blocks_that_were_reserved(words):
     state = SecretGenerator(seed=3)._generator.state.numpy()

@@ -11,7 +11,7 @@ from tfdp.accounting import (
     Shuffled,
     Watcher,
 )
-from tfdp.report.claims import MEMBERSHIP, Claim
+from tfdp.accounting.claims import MEMBERSHIP, Claim
 from tfdp.report.facts import Facts
 from tfdp.report.statement import Statement, statement_of
 

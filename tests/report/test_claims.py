@@ -24,8 +24,9 @@ from tfdp.accounting import (
     epsilon,
     gdp_mu,
 )
+from tfdp.accounting.claims import MEMBERSHIP
 from tfdp.mechanisms import finite_support_delta
-from tfdp.report.claims import INFORMATION, MEMBERSHIP
+from tfdp.report.claims import INFORMATION
 
 SINGLE = runs.ledger(1.1, steps=14062)
 SEVERAL = runs.ledger(1.1, 0.9)

@@ -5,6 +5,7 @@ Sampling is half of the privacy of a training run, so this room draws the lots a
 * `PoissonBatches`: every record joins every lot on its own, with probability batch_size / size. Reads arrays,
   nested structures of them, and random-access sources larger than memory.
 * `declare_sampling`: a `tf.data.Dataset` of the user's own, with what the user says about it, checked where that is possible.
+* `InputPerturbation`, `InfluencePerturbation`: noise on the records themselves, before any training.
 * `load`: the papers' data sets by name.
 
 The first two give a `tf.data.Dataset` of `(record, present)` and a `.sampling` description for the ledger.
@@ -12,6 +13,21 @@ The first two give a `tf.data.Dataset` of `(record, present)` and a `.sampling` 
 
 from tfdp.data.datasets import NAMES, load
 from tfdp.data.declared import DeclaredDataset, declare_sampling
+from tfdp.data.influence import Influence
+from tfdp.data.influence_perturbation import InfluencePerturbation, PerturbedTraining
+from tfdp.data.input_perturbation import InputPerturbation
+from tfdp.data.perturbation_claims import PerturbationStatement
 from tfdp.data.poisson import PoissonBatches
 
-__all__ = ["NAMES", "DeclaredDataset", "PoissonBatches", "declare_sampling", "load"]
+__all__ = [
+    "NAMES",
+    "DeclaredDataset",
+    "Influence",
+    "InfluencePerturbation",
+    "InputPerturbation",
+    "PerturbationStatement",
+    "PerturbedTraining",
+    "PoissonBatches",
+    "declare_sampling",
+    "load",
+]

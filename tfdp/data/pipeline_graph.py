@@ -11,9 +11,10 @@ from typing import Any
 
 import tensorflow as tf
 
-_BATCHING = {"Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch"}
-_REPEATING = {"Repeat", "ShuffleAndRepeat"}
-_HARMLESS = _BATCHING | _REPEATING
+BATCHING = {"Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch"}
+REPEATING = {"Repeat", "ShuffleAndRepeat"}
+_TAKING_APART = {"Unbatch", "FlatMap", "Interleave", "ParallelInterleave"}
+_HARMLESS = BATCHING | REPEATING
 _HARMLESS |= {"Map", "ParallelMap", "Shuffle", "Take", "Skip", "Shard", "Zip", "Unbatch"}
 _HARMLESS |= {"Prefetch", "Cache", "Snapshot", "Options", "AssertCardinality", "Restructured"}
 _HARMLESS |= {"Tensor", "TensorSlice", "SparseTensorSlice", "List", "Range", "Random", "Load"}
@@ -63,7 +64,7 @@ def inspect(dataset: tf.data.Dataset) -> Findings:
     for _, kinds in ways:
         _refuse(kinds)
         unchecked += _doubts(kinds, dataset.element_spec)
-    batched = [(way, kinds, place) for way, kinds in ways if (place := _first(kinds, _BATCHING)) is not None]
+    batched = [(way, kinds, place) for way, kinds in ways if (place := _first(kinds, BATCHING)) is not None]
     for way, kinds, batch in batched:
         _check_order(way, kinds, batch)
     if not batched:
@@ -76,13 +77,27 @@ def inspect(dataset: tf.data.Dataset) -> Findings:
     )
 
 
+def transformations(dataset: tf.data.Dataset) -> frozenset[str]:
+    """The kinds of all that can be seen, without a repeat() that brings everything once."""
+    nodes = {id(node): node for way in _ways(dataset) for node in way}.values()
+    return frozenset(_kind(node) for node in nodes if not (_kind(node) in REPEATING and _is_once(node)))
+
+
+def ends_in_batches(dataset: tf.data.Dataset) -> bool:
+    """Whether a batch() can be seen that nothing takes apart again."""
+    last = {
+        next((kind for kind in map(_kind, way) if kind in BATCHING | _TAKING_APART), None) for way in _ways(dataset)
+    }
+    return bool(last & BATCHING) and not last & _TAKING_APART
+
+
 def _first(kinds: list[str], wanted: set[str]) -> int | None:
     return next((place for place, kind in enumerate(kinds) if kind in wanted), None)
 
 
 def _pass_batches(way: list[tf.data.Dataset], above: list[str]) -> int:
     """The length of what the innermost repeat() repeats, or of the whole where nothing repeats."""
-    repeats = [place for place, kind in enumerate(above) if kind in _REPEATING]
+    repeats = [place for place, kind in enumerate(above) if kind in REPEATING]
     return _cardinality(way[repeats[-1] + 1] if repeats and repeats[-1] + 1 < len(way) else way[0])
 
 
@@ -99,20 +114,20 @@ def _refuse(kinds: list[str]) -> None:
 
 def _check_order(way: list[tf.data.Dataset], kinds: list[str], batch: int) -> None:
     above, below = kinds[:batch], kinds[batch + 1 :]
-    if any(kind in _REPEATING and not _is_once(node) for kind, node in zip(below, way[batch + 1 :], strict=True)):
+    if any(kind in REPEATING and not _is_once(node) for kind, node in zip(below, way[batch + 1 :], strict=True)):
         raise ValueError(f"repeat() before batch() lets one batch hold a record twice. {_ORDER}.")
-    if {"Unbatch", "FlatMap", "Interleave", "ParallelInterleave"} & set(above):
+    if _TAKING_APART & set(above):
         raise ValueError(f"unbatch(), flat_map() or interleave() takes the batches of batch() apart. {_ORDER}.")
-    again = _first(below, _BATCHING)
+    again = _first(below, BATCHING)
     if again is not None and "Unbatch" not in below[:again]:
         raise ValueError("batch() is applied twice: the elements are batches of batches. Keep one batch().")
-    repeats = [place for place, kind in enumerate(above) if kind in _REPEATING]
+    repeats = [place for place, kind in enumerate(above) if kind in REPEATING]
     if repeats and "Shuffle" in above[: repeats[-1]]:
         raise ValueError(f"shuffle() after repeat() mixes passes. {_ORDER}.")
 
 
 def _doubts(kinds: list[str], element_spec: Any) -> Iterator[str]:
-    above = kinds[: _first(kinds, _BATCHING)]
+    above = kinds[: _first(kinds, BATCHING)]
     if {"Map", "ParallelMap"} & set(above):
         yield "map() after batch() treats every record of a batch by itself."
     lengths = [size for spec in tf.nest.flatten(element_spec) for size in spec.shape[1:]]

@@ -29,7 +29,7 @@ class Records:
         if sample_weight is not None:
             sample_weight = _weights_like(y, sample_weight)
         given = {"x": x, "y": y, "sample_weight": sample_weight}
-        parts = {name: _map_leaves(_column, part, name) for name, part in given.items() if part is not None}
+        parts = {name: map_leaves(_column, part, name) for name, part in given.items() if part is not None}
         self._columns = [column for column in tf.nest.flatten(tuple(parts.values())) if column is not None]
         if not self._columns:
             raise ValueError("x holds no arrays: there are no records to draw from.")
@@ -65,11 +65,11 @@ def _weights_like(y: Any, sample_weight: Any) -> Any:
         return sample_weight
     if _is_structure(sample_weight):
         try:
-            tf.nest.assert_same_structure(*(_map_leaves(_nothing, part, "") for part in (y, sample_weight)))
+            tf.nest.assert_same_structure(*(map_leaves(_nothing, part, "") for part in (y, sample_weight)))
         except (TypeError, ValueError):
             raise ValueError("sample_weight needs one array for each array of y, in the same structure.") from None
         return sample_weight
-    return _map_leaves(lambda leaf, name: None if leaf is None else sample_weight, y, "y")
+    return map_leaves(lambda leaf, name: None if leaf is None else sample_weight, y, "y")
 
 
 def _nothing(leaf: Any, name: str) -> None:
@@ -105,12 +105,12 @@ def _is_structure(value: Any) -> bool:
     return isinstance(value, (Mapping, list, tuple))
 
 
-def _map_leaves(function: Callable[[Any, str], Any], value: Any, name: str) -> Any:
+def map_leaves(function: Callable[[Any, str], Any], value: Any, name: str) -> Any:
     """Lists become tuples: tf.data would stack them into one tensor."""
     if isinstance(value, Mapping):
-        return {key: _map_leaves(function, part, f"{name}[{key!r}]") for key, part in value.items()}
+        return {key: map_leaves(function, part, f"{name}[{key!r}]") for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        parts = [_map_leaves(function, part, f"{name}[{number}]") for number, part in enumerate(value)]
+        parts = [map_leaves(function, part, f"{name}[{number}]") for number, part in enumerate(value)]
         return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     return function(value, name)
 

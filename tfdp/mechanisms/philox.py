@@ -22,9 +22,18 @@ def blocks(state: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
         state: three ``uint64``: the counter's lower half, its upper half, and the key.
         count: how many.
     """
-    lower = state[0] + tf.cast(tf.range(count, dtype=tf.int64), tf.uint64)
-    upper = state[1] + tf.cast(lower < state[0], tf.uint64)  # the carry
-    words = _philox((*_halves(lower), *_halves(upper)), _halves(state[2]))
+    return _from(state[0], state[1], state[2], count)
+
+
+def blocks_of_rows(states: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """The same for many states at once, one a row: ``[rows, 3]`` gives words of ``[rows, count]``."""
+    return _from(states[:, :1], states[:, 1:2], states[:, 2:], count)
+
+
+def _from(first: tf.Tensor, above: tf.Tensor, key: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    lower = first + tf.cast(tf.range(count, dtype=tf.int64), tf.uint64)
+    upper = above + tf.cast(lower < first, tf.uint64)  # the carry
+    words = _philox((*_halves(lower), *_halves(upper)), _halves(key))
     return _joined(*words[:2]), _joined(*words[2:])
 
 

@@ -4,7 +4,7 @@ A statement is a list of claims, each with its status: what is proven, what is o
 paper claims; and a list of what none of them covers.
 """
 
-from tfdp.report.claims import MEMBERSHIP, Claim
+from tfdp.accounting.claims import MEMBERSHIP, Claim
 from tfdp.report.statement import Statement, privacy_statement
 
 __all__ = ["MEMBERSHIP", "Claim", "Statement", "privacy_statement"]

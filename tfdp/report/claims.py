@@ -31,43 +31,17 @@ from tfdp.accounting import (
     Ledger,
     MicrobatchedEvent,
     PublishedEvent,
-    Relation,
     Report,
     Status,
     mutual_information_bound,
     report,
 )
 from tfdp.accounting.budgets import TAILS_SHARE
+from tfdp.accounting.claims import MEMBERSHIP, Claim
 from tfdp.accounting.published import claim_is_the_papers
 from tfdp.report.facts import Facts
 
-MEMBERSHIP = "a record's membership in the training of the model"
 INFORMATION = "what all releases together say about the records (mutual information)"
-
-
-@dataclasses.dataclass(frozen=True)
-class Claim:
-    """What is protected, how well, and how sure that is.
-
-    Attributes:
-        protects: what an attacker can't tell well.
-        neighbours: the relation between the two data sets that can't be told apart; None if the claim is not of this kind.
-        epsilon: infinite if there is no bound.
-        delta: None if the claim holds at any.
-        mu: of Gaussian differential privacy.
-        status: how sure the claim is.
-        how: by which method it was found.
-        reasons: why the status is not better, and what to do about it; or on whose word it stands.
-    """
-
-    protects: str
-    neighbours: Relation | None
-    epsilon: float
-    delta: float | None
-    mu: float | None
-    status: Status
-    how: str
-    reasons: tuple[str, ...] = ()
 
 
 def claims_of(facts: Facts, delta: float | None, settings_fixed_beforehand: bool) -> tuple[Claim, ...]:

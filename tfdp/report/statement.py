@@ -6,14 +6,14 @@ import dataclasses
 import importlib
 import importlib.metadata
 import json
-import math
 
 import keras
 
 from tfdp.accounting import Event, FitRecord, Ledger, Relation, Sampling, Status, checks
+from tfdp.accounting.claims import MEMBERSHIP, Claim, in_short, strict_json
 from tfdp.optimizers import PrivateOptimizer
 from tfdp.report import wording
-from tfdp.report.claims import MEMBERSHIP, Claim, claims_of
+from tfdp.report.claims import claims_of
 from tfdp.report.facts import Facts, facts_of
 from tfdp.report.not_protected import Limit, limits_of
 
@@ -64,7 +64,7 @@ class Statement:
         return wording.text(self.facts, self.claims, self.best, self.delta, self.not_protected)
 
     def __repr__(self) -> str:
-        return f"Statement({wording.in_short(self.best or self.claims[0])})"
+        return f"Statement({in_short(self.best or self.claims[0])})"
 
     def to_json(self) -> str:
         """The statement as strict JSON, with infinities as the string "infinity". No record and no seed is in it."""
@@ -81,7 +81,7 @@ class Statement:
             "not_protected": [dataclasses.asdict(limit) for limit in self.not_protected],
             "versions": _versions(),
         }
-        return json.dumps(_strict(content), indent=1, allow_nan=False)
+        return strict_json(content)
 
 
 def privacy_statement(
@@ -169,11 +169,3 @@ def _versions() -> dict[str, str]:
     names = {"keras": "keras", "tensorflow": "tensorflow", "dp_accounting": "dp-accounting"}
     versions = {key: importlib.metadata.version(name) for key, name in names.items()}
     return {"tfdp": importlib.import_module("tfdp").__version__, **versions}
-
-
-def _strict(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _strict(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(item) for item in value]
-    return "infinity" if value == math.inf else value

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import textwrap
-from collections.abc import Iterable
-
 from tfdp.accounting import (
     EncodedEvent,
     FixedSize,
@@ -18,14 +14,15 @@ from tfdp.accounting import (
     Relation,
     Shuffled,
     Status,
+    Tradeoff,
     epsilon_delta_tradeoff,
     tradeoff,
 )
-from tfdp.report.claims import INFORMATION, MEMBERSHIP, Claim
+from tfdp.accounting.claims import MEMBERSHIP, Claim, in_short, rounded_up, section
+from tfdp.report.claims import INFORMATION
 from tfdp.report.facts import Facts
 from tfdp.report.not_protected import Limit
 
-_WIDTH = 100
 _NEIGHBOURS = {
     Relation.ZERO_OUT: "data sets of the same, publicly known size, in one of which one record's content is replaced by "
     "nothing",
@@ -39,29 +36,12 @@ def text(
 ) -> str:
     blocks = [
         ["Privacy statement", "================="],
-        _section("What was released", _released(facts)),
-        _section("What is claimed", [*_basis(facts, claims, delta), *_claims(claims)]),
-        _section("What it means to a person", [_meaning(facts, claims, best)]),
-        _section("Not protected", [limit.text for limit in limits]),
+        section("What was released", _released(facts)),
+        section("What is claimed", [*_basis(facts, claims, delta), *_claims(claims)]),
+        section("What it means to a person", [_meaning(facts, claims, best)]),
+        section("Not protected", [limit.text for limit in limits]),
     ]
     return "\n\n".join("\n".join(block) for block in blocks)
-
-
-def in_short(claim: Claim) -> str:
-    """The numbers of a claim, never without its status."""
-    delta = "" if claim.delta is None else f" at delta = {claim.delta:.3g}"
-    mu = "" if claim.mu is None else f" (mu = {claim.mu:.4g})"
-    return f"{str(claim.status).upper()}: epsilon = {_up(claim.epsilon)}{delta}{mu}"
-
-
-def _section(title: str, items: Iterable[str]) -> list[str]:
-    return [title, *map(_wrapped, items)]
-
-
-def _wrapped(item: str) -> str:
-    together = item.replace(" %", "\u00a0%")
-    filled = textwrap.fill(together, _WIDTH, initial_indent="  - ", subsequent_indent="    ", break_long_words=False)
-    return filled.replace("\u00a0", " ")
 
 
 def _released(facts: Facts) -> list[str]:
@@ -128,7 +108,7 @@ def _basis(facts: Facts, claims: tuple[Claim, ...], delta: float | None) -> list
     if claims[0].status is Status.NONE:
         return []
     found = [
-        f"About {MEMBERSHIP}, against whoever sees all releases and the final weights: {_two(facts.ledger.relation)}."
+        f"About {MEMBERSHIP}, against whoever sees all releases and the final weights: {told_apart(facts.ledger.relation)}."
     ]
     if delta is not None and not facts.size:
         found.append(
@@ -145,7 +125,8 @@ def _basis(facts: Facts, claims: tuple[Claim, ...], delta: float | None) -> list
     return found
 
 
-def _two(relation: Relation) -> str:
+def told_apart(relation: Relation) -> str:
+    """What no claim lets an attacker do, for two data sets in this relation."""
     return f"it can't be told well which of two neighbouring data sets was trained on. Neighbours are {_NEIGHBOURS[relation]}"
 
 
@@ -180,8 +161,13 @@ def _meaning(facts: Facts, claims: tuple[Claim, ...], best: Claim | None) -> str
         curve, missing = tradeoff(facts.priced, accountant=accountant), facts.price_of_tails(facts.priced)
     else:
         curve, missing = epsilon_delta_tradeoff([(best.epsilon, best.delta)]), 0.0
+    return accusations(curve, missing)
+
+
+def accusations(curve: Tradeoff, missing: float) -> str:
+    """A proven trade-off curve in people found; ``missing`` is what the noise's missing tails add to every share."""
     bounds = (curve.true_positive_rate(0.001), curve.true_positive_rate(0.01), curve.advantage)
-    *found, advantage = (f"{_up(100 * min(1.0, bound + missing))} %" for bound in bounds)
+    *found, advantage = (f"{rounded_up(100 * min(1.0, bound + missing))} %" for bound in bounds)
     return (
         f"PROVEN: whoever accuses people of having been in the data, knowing everything but that, finds at most {found[0]} of "
         f"those who were while accusing 0.1 % of those who were not ({found[1]} while accusing 1 %). True minus false "
@@ -195,11 +181,3 @@ def _counted(number: int, one: str, several: str | None = None) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
-
-
-def _up(epsilon: float) -> str:
-    """Four digits, rounded up."""
-    if epsilon == 0 or math.isinf(epsilon):
-        return "infinity" if epsilon else "0"
-    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
-    return f"{math.ceil(epsilon / unit * (1 - 1e-9)) * unit:.4g}"

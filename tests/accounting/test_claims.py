@@ -1,0 +1,31 @@
+"""How a claim's numbers are shown."""
+
+import json
+import math
+
+import pytest
+
+from tfdp.accounting import Relation, Status
+from tfdp.accounting.claims import FEATURES, Claim, in_short, rounded_up, section, strict_json
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"), [(0.0, "0"), (math.inf, "infinity"), (1.23401, "1.235"), (1.234, "1.234"), (99.999, "100")]
+)
+def test_epsilon_is_shown_in_four_digits_rounded_up(epsilon, shown):
+    assert rounded_up(epsilon) == shown
+
+
+def test_no_number_comes_without_its_status():
+    claim = Claim(FEATURES, Relation.REPLACE_ONE, 2.0, 1e-5, 0.5, Status.PROVEN, "a proof")
+    assert in_short(claim) == "PROVEN: epsilon = 2 at delta = 1e-05 (mu = 0.5)"
+
+
+def test_json_has_no_infinity():
+    assert json.loads(strict_json({"epsilon": [math.inf, 1.0]})) == {"epsilon": ["infinity", 1.0]}
+
+
+def test_lines_have_at_most_100_columns():
+    lines = "\n".join(section("Title", ["word " * 60])).splitlines()
+    assert lines[0] == "Title" and len(lines) == 5
+    assert max(map(len, lines)) <= 100

@@ -1,0 +1,104 @@
+"""A `tf.data.Dataset` with perturbed records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tfdp.data import pipeline_graph
+from tfdp.data.perturbed_records import PerturbedRecords
+
+_UNSTABLE = {
+    "Shuffle": "shuffle() before the perturbation gives records other numbers, and so other noise, in every epoch",
+    "Shard": "shard() before the perturbation gives records of different shards the same numbers, and so the same noise, which their "
+    "difference shows",
+    "DirectedInterleave": "sample_from_datasets() before the perturbation may give records other numbers in every epoch",
+}
+_UNSTABLE["ShuffleAndRepeat"] = _UNSTABLE["Shuffle"]
+_REPEATED = "repeat() before the perturbation gives a record a new number, and so new noise, at every repetition, which costs as many releases"
+_ORDER = "Write dataset.apply(perturbation).shuffle(...).batch(...).repeat()"
+
+
+def perturbed(
+    dataset: tf.data.Dataset, records: Callable[[Any], PerturbedRecords], batch_size: int | None
+) -> tf.data.Dataset:
+    """The data set with perturbed records in the same order, made by several threads, in batches if it was in batches."""
+    found = pipeline_graph.transformations(dataset)
+    _check_order(dataset, found)
+    size = int(dataset.cardinality())
+    if batch_size is not None:
+        _check_batches(dataset, batch_size)
+        return _stable(_mapped(dataset, records(dataset.element_spec), batch_size), size)
+    lots = tf.nest.map_structure(_with_rows, dataset.element_spec)
+    release = records(lots)
+    released = _mapped(dataset.batch(release.rows), release, release.rows).unbatch()
+    return _stable(released, size)
+
+
+def _mapped(batches: tf.data.Dataset, release: PerturbedRecords, batch_size: int) -> tf.data.Dataset:
+    structure = batches.element_spec
+
+    @tf.autograph.experimental.do_not_convert
+    def one_batch(number, element):
+        leaves = tf.nest.flatten(element)
+        touched = leaves[: release.touched]
+        first, *others = (tf.shape(leaf)[0] for leaf in touched)
+        checks = [
+            tf.debugging.assert_less_equal(first, batch_size, f"A batch has more than batch_size={batch_size} records.")
+        ]
+        checks += [
+            tf.debugging.assert_equal(first, other, "The parts of a batch differ in length.") for other in others
+        ]
+        with tf.control_dependencies(checks):
+            touched = [tf.identity(leaf) for leaf in touched]
+        drawn = release.released(number * batch_size, touched, batch_size)
+        for before, after in zip(touched, drawn, strict=True):
+            after.set_shape(before.shape)
+        return tf.nest.pack_sequence_as(structure, drawn + leaves[release.touched :])
+
+    # enumerate() would hide where its numbers come from.
+    numbered = tf.data.Dataset.zip((tf.data.Dataset.range(tf.int64.max), batches))
+    return numbered.map(one_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+
+def _stable(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:
+    options = tf.data.Options()
+    options.deterministic = True
+    # Every worker numbers all records, and takes its share of what comes out.
+    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+    if size >= 0:
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(size))
+    return dataset.with_options(options)
+
+
+def _with_rows(spec: Any) -> Any:
+    if not isinstance(spec, tf.TensorSpec):
+        return spec
+    return tf.TensorSpec([None, *spec.shape] if spec.shape.rank is not None else None, spec.dtype)
+
+
+def _check_order(dataset: tf.data.Dataset, found: frozenset[str]) -> None:
+    for kind, reason in _UNSTABLE.items():
+        if kind in found:
+            raise ValueError(f"{reason}. {_ORDER}.")
+    size = int(dataset.cardinality())
+    if size == tf.data.INFINITE_CARDINALITY or found & pipeline_graph.REPEATING:
+        raise ValueError(f"{_REPEATED}. {_ORDER}.")
+    if size == 0:
+        raise ValueError("The data set is empty: there are no records to perturb.")
+
+
+def _check_batches(dataset: tf.data.Dataset, batch_size: int) -> None:
+    """Rows of a record that were taken for records would each be clipped by themselves."""
+    specs = [spec for spec in tf.nest.flatten(dataset.element_spec) if isinstance(spec, tf.TensorSpec)]
+    known = {spec.shape[0] for spec in specs if spec.shape.rank}
+    if known - {None} and not pipeline_graph.ends_in_batches(dataset):
+        raise ValueError(
+            f"batch_size={batch_size} says that elements are batches, but the data set does not end in a batch(). Leave batch_size out if "
+            "elements are records; where they are batches from elsewhere, write dataset.unbatch() and leave it out."
+        )
+    too_large = {rows for rows in known - {None} if rows > batch_size}
+    if too_large:
+        raise ValueError(f"Batches have {max(too_large)} records: write batch_size={max(too_large)}.")
