@@ -13,10 +13,13 @@ The first two give a `tf.data.Dataset` of `(record, present)` and a `.sampling` 
 
 from tfdp.data.datasets import NAMES, load
 from tfdp.data.declared import DeclaredDataset, declare_sampling
-from tfdp.data.influence import Influence
-from tfdp.data.influence_perturbation import InfluencePerturbation, PerturbedTraining
-from tfdp.data.input_perturbation import InputPerturbation
-from tfdp.data.perturbation_claims import PerturbationStatement
+from tfdp.data.perturbation import (
+    Influence,
+    InfluencePerturbation,
+    InputPerturbation,
+    PerturbationStatement,
+    PerturbedTraining,
+)
 from tfdp.data.poisson import PoissonBatches
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfdp.data.perturbation_claims import PerturbationStatement
-from tfdp.data.perturbed_records import PerturbedRecords
+from tfdp.data.perturbation.claims import PerturbationStatement
+from tfdp.data.perturbation.released_records import PerturbedRecords
 from tfdp.data.records import Records, map_leaves
 
 

@@ -23,8 +23,8 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
-from tfdp.data.fingerprints import Fingerprints
-from tfdp.data.perturbed_leaves import Leaf
+from tfdp.data.perturbation.fingerprints import Fingerprints
+from tfdp.data.perturbation.leaves import Leaf
 from tfdp.mechanisms import normals, philox
 
 INSIDE = 1 - 2.0**-20

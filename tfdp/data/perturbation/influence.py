@@ -8,7 +8,7 @@ import scipy.linalg
 from scipy.sparse import linalg
 
 from tfdp.accounting import checks
-from tfdp.data.model_derivatives import ModelDerivatives
+from tfdp.data.perturbation.model_derivatives import ModelDerivatives
 
 MOST_EXACT = 2000
 _TOLERANCE = 1e-6

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tfdp.data.records import map_leaves
 
-# What noise without its last tails costs is taken for records of this size (``tfdp.data.perturbation_claims``).
+# What noise without its last tails costs is taken for records of this size (``tfdp.data.perturbation.claims``).
 MOST_COORDINATES = 2**30
 _SMALL_INTEGERS = (tf.bool, tf.uint8, tf.int8, tf.uint16, tf.int16)
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfdp.data.fingerprints import Fingerprints
-from tfdp.data.perturbation_claims import Release
-from tfdp.data.perturbed_blocks import PerturbedBlocks
-from tfdp.data.perturbed_leaves import Leaf, as_record, check_label, feature_leaves
-from tfdp.data.record_seeds import SEED_WORDS, RecordSeeds
+from tfdp.data.perturbation.blocks import PerturbedBlocks
+from tfdp.data.perturbation.claims import Release
+from tfdp.data.perturbation.fingerprints import Fingerprints
+from tfdp.data.perturbation.leaves import Leaf, as_record, check_label, feature_leaves
+from tfdp.data.perturbation.seeds import SEED_WORDS, RecordSeeds
 from tfdp.data.records import Records
 
 

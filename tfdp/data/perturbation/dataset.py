@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tfdp.data import pipeline_graph
-from tfdp.data.perturbed_records import PerturbedRecords
+from tfdp.data.perturbation.released_records import PerturbedRecords
 
 _UNSTABLE = {
     "Shuffle": "shuffle() before the perturbation gives records other numbers, and so other noise, in every epoch",

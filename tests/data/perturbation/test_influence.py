@@ -6,8 +6,9 @@ import pytest
 import sklearn.datasets
 import tensorflow as tf
 
-from tfdp.data import Influence, influence
-from tfdp.data.model_derivatives import ModelDerivatives
+from tfdp.data import Influence
+from tfdp.data.perturbation import influence
+from tfdp.data.perturbation.model_derivatives import ModelDerivatives
 
 PENALTY = 0.02
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tfdp.accounting import Relation, Status, checks
 from tfdp.accounting.claims import MEMBERSHIP, RECORD, Claim, in_short
 from tfdp.accounting.perturbation import RECORD_REASON, record_noise
-from tfdp.data.influence import Influence, checked_arrays
+from tfdp.data.perturbation.influence import Influence, checked_arrays
 
 RULES = ("normalized", "literal")
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.data.test_influence import at_the_optimum, fitted, logistic_model, records
+from tests.data.perturbation.test_influence import at_the_optimum, fitted, logistic_model, records
 from tfdp.accounting import Status
 from tfdp.accounting.perturbation import record_noise
 from tfdp.data import InfluencePerturbation

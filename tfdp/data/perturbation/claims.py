@@ -23,8 +23,8 @@ from tfdp.accounting.analytic_gaussian import gaussian_epsilon, gaussian_mu
 from tfdp.accounting.budgets import TAILS_SHARE
 from tfdp.accounting.claims import FEATURES, LABEL, MEMBERSHIP, RECORD, Claim, in_short, section, strict_json
 from tfdp.accounting.randomized_response import record_epsilon
-from tfdp.data.perturbed_leaves import MOST_COORDINATES
-from tfdp.data.randomized_labels import RandomizedLabels
+from tfdp.data.perturbation.labels import RandomizedLabels
+from tfdp.data.perturbation.leaves import MOST_COORDINATES
 from tfdp.mechanisms import finite_support_delta
 
 _FORMAT = "tfdp.perturbation_statement"

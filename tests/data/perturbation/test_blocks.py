@@ -10,7 +10,7 @@ from scipy import stats
 
 from tests.mechanisms.test_normals import exact_normals
 from tfdp.data import InputPerturbation
-from tfdp.data.record_seeds import RecordSeeds
+from tfdp.data.perturbation.seeds import RecordSeeds
 from tfdp.mechanisms import philox
 
 KEY = bytes(range(32))

@@ -12,12 +12,13 @@ import tensorflow as tf
 from tfdp.accounting import checks, perturbation
 from tfdp.accounting.analytic_gaussian import gaussian_stddev
 from tfdp.accounting.randomized_response import record_mu
-from tfdp.data import perturbed_dataset, written_records
-from tfdp.data.fingerprints import Fingerprints
-from tfdp.data.perturbation_claims import PerturbationStatement, PublishedClaim, Release, left_of, statement_of
-from tfdp.data.perturbed_records import PerturbedRecords
-from tfdp.data.randomized_labels import RandomizedLabels
-from tfdp.data.record_seeds import RecordSeeds
+from tfdp.data.perturbation import dataset as perturbed_dataset
+from tfdp.data.perturbation import files
+from tfdp.data.perturbation.claims import PerturbationStatement, PublishedClaim, Release, left_of, statement_of
+from tfdp.data.perturbation.fingerprints import Fingerprints
+from tfdp.data.perturbation.labels import RandomizedLabels
+from tfdp.data.perturbation.released_records import PerturbedRecords
+from tfdp.data.perturbation.seeds import RecordSeeds
 from tfdp.data.records import Records
 
 _LEAST_STDDEV = 1e-30
@@ -206,7 +207,7 @@ class InputPerturbation:
         """
         records = Records(x, y)
         statement = self.statement(delta, labelled=len(records.spec) > 1)
-        return written_records.write(Path(folder), self._records(records.spec), records, statement)
+        return files.write(Path(folder), self._records(records.spec), records, statement)
 
     def statement(self, delta: float | None = None, *, labelled: bool = True) -> PerturbationStatement:
         """What is proven of the released records, and what is not.

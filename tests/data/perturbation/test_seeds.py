@@ -7,7 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
-from tfdp.data.record_seeds import RecordSeeds
+from tfdp.data.perturbation.seeds import RecordSeeds
 
 KEY = bytes(range(32))
 

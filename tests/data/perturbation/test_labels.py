@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tfdp.data.randomized_labels import RandomizedLabels
+from tfdp.data.perturbation.labels import RandomizedLabels
 
 ROWS = 40_000
 
