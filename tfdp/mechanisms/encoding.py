@@ -19,6 +19,7 @@ from tfdp.gradients.factored import rows
 from tfdp.mechanisms import sorted_rows
 
 _NUMBERS_AT_ONCE = 2**21
+_ENOUGH_ROWS = 64  # a part with fewer costs more a row: it may have four times as many numbers
 # Contributions are whole multiples of this part of the clip, at most 1 clip a coordinate: float64 holds the sum of 2^20 of
 # them without rounding.
 GRID = 2.0**-32
@@ -62,7 +63,8 @@ class Encoder:
         """
         weights, size = self.codebook.weights, tf.shape(present)[0]
         groups = -(-size // group)
-        parts = -(-groups // max(1, _NUMBERS_AT_ONCE // (weights * group)))
+        at_once = _NUMBERS_AT_ONCE // (weights * group)
+        parts = -(-groups // max(1, at_once, min(_ENOUGH_ROWS, 4 * at_once)))
         step = -(-groups // parts) * group  # of equal parts
 
         def part(start, total, not_finite):
