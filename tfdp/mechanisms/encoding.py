@@ -42,8 +42,10 @@ class Encoder:
     | a gradient of 0                               | contributes exactly 0                                                  |
 
     The similarity of a sorted gradient with a codeword is computed as that with the codeword's distance from the codewords'
-    mean, which all have in common: codewords of many weights are so much alike that float32 could not tell the similarities
-    themselves apart. Where weights share their magnitude in runs, it takes the runs' sums.
+    mean, which all have in common: codewords of many weights are so much alike that their similarities agree to five digits.
+    Where weights share their magnitude in runs, it takes the runs' sums. These are rounded to whole numbers of 21 bits, so that
+    products of matrices have no rounding error either: which codeword a record is given depends on nothing but the record,
+    not on how many others were compared beside it.
 
     Args:
         codebook: its description; the codewords are rebuilt from it and captured by graphs, never saved.
@@ -51,8 +53,7 @@ class Encoder:
 
     def __init__(self, codebook: Codebook):
         self.codebook = codebook
-        with tf.init_scope():
-            self._codewords, self._distances = _in_units_of_the_grid(codebook), _distances(codebook)
+        self._codewords, self._distances = _in_units_of_the_grid(codebook), _distances(codebook)
 
     def sum_of(
         self, lot: LotGradients, present: tf.Tensor, clip: float, group: int = 1
@@ -86,21 +87,20 @@ class Encoder:
     def _encoded_sum(self, gradients: tf.Tensor, there: tf.Tensor, scale: float) -> tuple[tf.Tensor, tf.Tensor]:
         """``[N, weights]`` times ``scale`` to the sum of what it is encoded to, whole numbers, and how many rows were not finite.
 
-        NumPy sorts and cuts, as operations of the graph, which XLA can't leave.
+        NumPy does it, as an operation of the graph, which XLA can't leave.
         """
-        encode = self._by_xla if under_xla() else self._by_numpy
-        total, not_finite = encode(gradients, there, scale)
-        return total, tf.reduce_sum(tf.cast(not_finite, tf.int64))
+        if under_xla():
+            return self._by_xla(gradients, there, scale)
+        encode = functools.partial(self._by_numpy, scale)
+        total, not_finite = tf.numpy_function(encode, [gradients, there], [tf.float64, tf.int64], stateful=False)
+        return tf.ensure_shape(total, [self.codebook.weights]), tf.ensure_shape(not_finite, [])
 
-    def _by_numpy(self, gradients: tf.Tensor, there: tf.Tensor, scale: float) -> tuple[tf.Tensor, tf.Tensor]:
+    def _by_numpy(self, scale: float, gradients: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         counts = self.codebook.counts
-        sort = functools.partial(sorted_rows.sort, counts)
-        kinds = [tf.int32, tf.float32, tf.int32]
-        places, sums, sizes = tf.numpy_function(sort, [gradients, there], kinds, stateful=False)
-        chosen = self._nearest(tf.ensure_shape(sums, [None, len(counts)]))
-        cut_and_add = functools.partial(sorted_rows.cut_and_add, self._codewords, counts, scale)
-        total = tf.numpy_function(cut_and_add, [gradients, places, sizes, chosen], tf.float64, stateful=False)
-        return tf.ensure_shape(total, [self.codebook.weights]), tf.equal(sizes, sorted_rows.NOT_FINITE)
+        places, sums, sizes = sorted_rows.sort(counts, gradients, there)
+        chosen = sorted_rows.nearest(sums, self._distances)
+        total = sorted_rows.cut_and_add(self._codewords, counts, scale, gradients, places, sizes, chosen)
+        return total, np.int64(np.count_nonzero(sizes == sorted_rows.NOT_FINITE))
 
     def _by_xla(self, gradients: tf.Tensor, there: tf.Tensor, scale: float) -> tuple[tf.Tensor, tf.Tensor]:
         weights, counts = self.codebook.weights, self.codebook.counts
@@ -109,15 +109,16 @@ class Encoder:
         negated, places = tf.math.top_k(-tf.abs(gradients), k=weights)
         run_of_weight = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         sums = tf.transpose(tf.math.unsorted_segment_sum(tf.transpose(-negated), run_of_weight, len(counts)))
-        codewords = tf.gather(tf.gather(tf.constant(self._codewords), self._nearest(sums)), run_of_weight, axis=1)
+        # As ``sorted_rows.nearest``.
+        sums = tf.minimum(tf.cast(sums, tf.float64), sorted_rows.LARGEST_FLOAT)
+        sums = tf.round(sums * (sorted_rows.LARGEST / tf.maximum(tf.reduce_max(sums, 1, keepdims=True), 1e-300)))
+        chosen = tf.argmax(tf.matmul(sums, tf.constant(self._distances)), axis=1)
+        codewords = tf.gather(tf.gather(tf.constant(self._codewords), chosen), run_of_weight, axis=1)
         cut = tf.floor(tf.minimum(-negated * scale, codewords))
         signed = tf.where(tf.gather(gradients, places, batch_dims=1) < 0, -cut, cut)
         values, places = tf.reshape(tf.cast(signed, tf.float64), [-1]), tf.reshape(places, [-1])
-        return tf.math.unsorted_segment_sum(values, places, weights), there & ~finite
-
-    def _nearest(self, sums: tf.Tensor) -> tf.Tensor:
-        """The codeword whose angle with the sorted magnitudes, summed over runs, is the smallest."""
-        return tf.argmax(tf.matmul(sums, self._distances), axis=1)
+        not_finite = tf.reduce_sum(tf.cast(there & ~finite, tf.int64))
+        return tf.math.unsorted_segment_sum(values, places, weights), not_finite
 
 
 @functools.lru_cache(maxsize=2)
@@ -126,16 +127,21 @@ def _in_units_of_the_grid(codebook: Codebook) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=2)
-def _distances(codebook: Codebook) -> tf.Tensor:
-    """``[runs, size]``: what is left of the codewords, at norm 1, without their mean."""
+def _distances(codebook: Codebook) -> np.ndarray:
+    """``[runs, size]``: what is left of the codewords, at norm 1, without their mean, in whole numbers of a unit of their own.
+
+    A column's sizes add up to at most 2^31 (and rounding): times numbers up to ``sorted_rows.LARGEST`` and added up in any
+    order, float64 holds them exactly.
+    """
     magnitudes, counts = codebook.magnitudes, codebook.counts
     norms = np.sqrt(np.square(magnitudes, dtype=np.float64) @ counts)
     inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
     mean = (inverse @ magnitudes.astype(np.float64)) / codebook.size
-    distances = np.empty(magnitudes.shape[::-1], np.float32)
+    distances = np.empty(magnitudes.shape[::-1])
     for number, row in enumerate(magnitudes):
         distances[:, number] = row * inverse[number] - mean
-    return tf.constant(distances)
+    largest = np.abs(distances).sum(axis=0).max()
+    return np.rint(distances * (2.0**31 / largest)) if largest > 0 else distances
 
 
 def _built(lot: LotGradients) -> tf.Tensor:

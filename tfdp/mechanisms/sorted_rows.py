@@ -20,6 +20,8 @@ _INFINITE = 0x7F800000  # the bits of float32 infinity; those of NaNs are larger
 _WORTH_LEAVING_OUT = 0.1  # share of zeros
 
 NOT_FINITE = -1
+LARGEST = 2.0**21  # of the whole numbers that sums are rounded to
+LARGEST_FLOAT = float(np.finfo(np.float32).max)
 
 
 def sort(counts: np.ndarray, gradients: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -59,6 +61,13 @@ def sort(counts: np.ndarray, gradients: np.ndarray, there: np.ndarray) -> tuple[
 
     _on_all_cores(some, np.flatnonzero(there))
     return places, sums, sizes
+
+
+def nearest(sums: np.ndarray, distances: np.ndarray) -> np.ndarray:
+    """For each row the column of ``distances`` with the largest product, whole numbers, exactly: the first one among equals."""
+    sums = np.minimum(sums.astype(np.float64), LARGEST_FLOAT)
+    whole = np.rint(sums * (LARGEST / np.maximum(sums.max(axis=1, keepdims=True), 1e-300)))
+    return np.argmax(whole @ distances, axis=1)
 
 
 def cut_and_add(
