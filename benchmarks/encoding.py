@@ -3,6 +3,7 @@
     python -m benchmarks.encoding cost [--workloads cnn@256 million@256] [--clock cpu]
     python -m benchmarks.encoding study --data-dir DIR --json results/encoding.jsonl
     python -m benchmarks.encoding table --json results/encoding.jsonl
+    python -m benchmarks.encoding noises        numbers and picture of docs/encoding.md
 
 Cost: a step of `EncodedDPSGD` through `model.fit` against one of `NoisySGD`, in turn, and the memory of each in a process of
 its own; how both are measured is said in `benchmarks/step_cost.py`. "million" is a network of three dense layers with a million
@@ -11,21 +12,26 @@ weights.
 Study and table: those of `benchmarks/directional.py`, with other methods. The study is after Nasr et al. 2020, section 5: the
 MNIST network, encoded gradients with Student-t and Gaussian noise, denoised or not, and plain `NoisySGD`, denoised or not. The
 target epsilon is the same for all, and the size of each noise follows from it; learning rate and clip are tuned.
+
+Noises: the paper's figure 6, what each noise does to a gradient at the same Renyi divergence of one step.
 """
 
 import argparse
 import dataclasses
 import functools
 import json
+import math
 import sys
+from pathlib import Path
 
 import keras
 
 import tfdp
-from benchmarks import directional, protocol, sides, workloads
+from benchmarks import directional, plots, protocol, sides, tables, workloads
 from benchmarks.directional import Case
 from benchmarks.workloads import Workload
 from models import bu_2019
+from tfdp.accounting import Codebook, NoiseComparison, compare_noises
 
 ENCODED = {"sgd": tfdp.EncodedDPSGD, "adam": tfdp.EncodedDPAdam}
 NOISY = {"sgd": tfdp.NoisySGD, "adam": tfdp.NoisyAdam}
@@ -43,6 +49,16 @@ RATES, CLIPS = (0.1, 0.4, 1.6, 6.4, 25.6), (0.5, 1.0, 2.0)
 CASES = {
     "mnist, encoding": Case("mnist", lambda x: bu_2019.mnist_cnn(), 512, 20, "sgd", RATES, CLIPS, directional._images),
 }
+NOISES = {
+    "Student-t, df 9": STUDENT,
+    "Gaussian": GAUSSIAN,
+    "variance gamma, shape 2": tfdp.noise.VarianceGamma(2, stddev=1.0),
+    "hyperbolic secant": tfdp.noise.HyperbolicSecant(1.0),
+    "Student-t, df 3": tfdp.noise.StudentT(3, stddev=1.0),
+    "Laplace": tfdp.noise.Laplace(1.0),
+    "Cauchy": tfdp.noise.Cauchy(1.0),
+}
+DIVERGENCES = (0.1, 0.3, 1.0, 3.0, 10.0)
 COSTS = {"NoisySGD": NOISY["sgd"], "EncodedDPSGD": ENCODED["sgd"]}
 
 
@@ -90,6 +106,22 @@ def cost(options: argparse.Namespace) -> None:
             print(json.dumps({"workload": name, "side": side, **one, **memory}), flush=True)
 
 
+def noises(options: argparse.Namespace) -> None:
+    book = Codebook(options.weights)
+    found: dict[str, dict[float, NoiseComparison]] = {name: {} for name in NOISES}
+    for name, noise in NOISES.items():
+        for divergence in options.divergences:
+            (found[name][divergence],) = compare_noises([noise], book, renyi_divergence=divergence)
+    rows = [
+        [name, f"{divergence:g}", f"{one.noise.size:.3f}", f"{one.l1:,.0f}", f"{one.l2:,.1f}"]
+        for name, each in found.items()
+        for divergence, one in each.items()
+    ]
+    print(tables.markdown(["noise", "Renyi divergence", "standard deviation or scale", "l1", "l2"], rows))
+    lines = {name: {at: one.l1 for at, one in each.items()} for name, each in found.items()}
+    plots.distortions({name: line for name, line in lines.items() if math.isfinite(sum(line.values()))}, options.figure)
+
+
 def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("benchmarks.encoding", description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -101,8 +133,12 @@ def arguments() -> argparse.ArgumentParser:
     child = commands.add_parser("memory-of")
     child.add_argument("workload")
     child.add_argument("side", choices=list(COSTS))
-    tables, study = commands.add_parser("table"), commands.add_parser("study")
-    for command in (tables, study):
+    figure = commands.add_parser("noises")
+    figure.add_argument("--weights", type=int, default=26_000)
+    figure.add_argument("--divergences", nargs="+", type=float, default=DIVERGENCES)
+    figure.add_argument("--figure", type=Path, default=protocol.ROOT / "docs" / "encoding-noises.png")
+    table, study = commands.add_parser("table"), commands.add_parser("study")
+    for command in (table, study):
         command.add_argument("--json", default="results/encoding.jsonl")
     study.add_argument("--data-dir", required=True, help="where mnist.npz lies")
     study.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
@@ -120,7 +156,8 @@ def main() -> int:
         return 0
     directional.METHODS.update(METHODS)
     directional.CASES.update(CASES)
-    {"cost": cost, "table": directional.table, "study": directional.study}[options.command](options)
+    own = {"cost": cost, "noises": noises}
+    (own | {"table": directional.table, "study": directional.study})[options.command](options)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What was measured, as pictures beside docs/performance.md. Each gives False, and no picture, without matplotlib."""
+"""What was measured, as pictures beside docs/performance.md and docs/encoding.md. Each gives False, and no picture, without matplotlib."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -76,6 +76,21 @@ def growth(entries: list[Entry], path: Path) -> bool:
                 )
             panel.set(xlabel=AXES[axis], ylabel=label)
             panel.legend()
+    return _saved(figure, path)
+
+
+def distortions(lines: dict[str, dict[float, float]], path: Path) -> bool:
+    """Expected l1 distortion of each noise over the Renyi divergence, and the same over that of the Gaussian."""
+    if pyplot is None:
+        return False
+    figure, (whole, ratio) = pyplot.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    for name, line in lines.items():
+        whole.loglog(list(line), list(line.values()), "o-", markersize=3, label=name)
+        ratio.semilogx(list(line), [l1 / lines["Gaussian"][at] for at, l1 in line.items()], "o-", markersize=3)
+    label = "Renyi divergence of order 2, one step"
+    whole.set(xlabel=label, ylabel="expected l1 distortion, in clips")
+    ratio.set(xlabel=label, ylabel="the same / Gaussian")
+    whole.legend(fontsize=8)
     return _saved(figure, path)
 
 

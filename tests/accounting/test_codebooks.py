@@ -9,6 +9,7 @@ from tfdp.noise import Laplace, StudentT
 
 LARGE = Codebook(10**6, size=3)
 GOLDEN = [[0.19865613, 0.30222645, 0.93230623], [0.04249337, 0.44002348, 0.8969803]]
+GOLDEN_RUNS = [1.5438563e-05, 8.4067741e-04, 4.5484235e-03, 1.3814740e-02, 3.2559667e-02]
 
 
 @pytest.mark.parametrize("codebook", [Codebook(1, size=4), Codebook(500, size=20, seed=3), LARGE], ids=str)
@@ -31,6 +32,9 @@ def test_the_same_description_gives_the_same_codebook_and_another_seed_another()
 def test_a_codebook_never_changes_by_version():
     """What was rebuilt from this description when it was first released."""
     np.testing.assert_allclose(Codebook(3, size=2, seed=7).magnitudes, GOLDEN, rtol=1e-6)
+    in_runs = Codebook(20_000, size=2, seed=7)
+    np.testing.assert_allclose(in_runs.magnitudes[0, [0, 100, 500, -1024, -1]], GOLDEN_RUNS, rtol=1e-6)
+    assert [*in_runs.counts[[0, 1, -1025, -1024]], len(in_runs.counts)] == [33, 19, 19, 1, 2022]
 
 
 def test_magnitudes_are_a_sorted_sample_of_the_distribution():
@@ -51,10 +55,10 @@ def test_runs_are_order_statistics_of_the_whole_sample():
 
 
 def test_small_draws_are_zero():
-    rows = Codebook(16000, size=20).magnitudes
+    rows = Codebook(2000, size=160).magnitudes
     # A standard normal is below 1e-5 with probability 8e-6: in 320,000 draws 2.6 times.
     assert 0 < (rows == 0).sum() < 12
-    assert (rows[rows > 0] > 0.9e-5 / np.sqrt(16000)).all()
+    assert (rows[rows > 0] > 0.9e-5 / np.sqrt(2000)).all()
 
 
 def test_a_thousand_codewords_of_a_million_weights_take_less_than_100_mb():

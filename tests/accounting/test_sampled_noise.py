@@ -194,6 +194,24 @@ class NotDrawn(Gaussian):
         return 0.5 * super().upper_quantile(tail)
 
 
+class NoFields(Noise):
+    """Without the decorator its scale is no field: two of different scales would be equal."""
+
+    def __init__(self, scale: float):
+        object.__setattr__(self, "scale", scale)
+
+    def log_density(self, x):
+        return Gaussian(self.scale).log_density(x)
+
+    def upper_quantile(self, tail):
+        return Gaussian(self.scale).upper_quantile(tail)
+
+
+@dataclasses.dataclass(frozen=True)
+class NotCompared(Gaussian):
+    df: float = dataclasses.field(default=1.0, compare=False)
+
+
 class NotScaled(Gaussian):
     def log_density(self, x):
         return Gaussian(math.sqrt(self.stddev)).log_density(x)
@@ -218,6 +236,8 @@ class Bounded(Laplace):
         (NotDrawn(1.0), "upper_quantile is of another distribution"),
         (NotScaled(2.0), "does not multiply it"),
         (Bounded(1.0), "not finite everywhere"),
+        (NoFields(1.0), "not all its parameters are fields"),
+        (NotCompared(1.0), "not all its parameters are fields"),
         ("gaussian", "noise must be a tfdp.noise.Noise"),
     ],
     ids=str,

@@ -126,6 +126,22 @@ def test_sums_do_not_depend_on_the_parts_they_were_added_up_in(monkeypatch):
     assert whole[0].dtype == tf.float64
 
 
+def test_codewords_that_are_equally_near_are_chosen_alike_in_any_company():
+    """Halfway between two codewords, rounding would decide, and rounding depends on how many rows are multiplied at once."""
+    random, book = np.random.default_rng(8), Codebook(300, size=200)
+    units = in_full(book) / np.linalg.norm(in_full(book), axis=1, keepdims=True)
+    between = [units[random.choice(200, 2, replace=False)].sum(0) for _ in range(40)]
+    gradients = np.concatenate([between, random_gradients(random, 40, 300)]).astype(np.float32)
+    alone = encoded(gradients[:40], book)
+    for _ in range(10):
+        size = int(random.integers(2, 60))
+        rows = random.choice(80, size, replace=False)
+        sums, _ = Encoder(book).sum_of(one_weight(gradients[rows]), tf.ones(size, bool), 1.0)
+        rest, _ = Encoder(book).sum_of(one_weight(gradients[rows[1:]]), tf.ones(size - 1, bool), 1.0)
+        if rows[0] < 40:
+            np.testing.assert_array_equal(sums[0] - rest[0], alone[rows[0]])
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_gradients_that_are_not_finite_contribute_0_and_are_counted(bad):
     gradients = random_gradients(np.random.default_rng(3), 4, SIZE)

@@ -13,6 +13,13 @@ ALL = [Gaussian(1.1), StudentT(9, 1.0), StudentT(1, scale=0.5), Laplace(1.0), Ca
 ALL.append(VarianceGamma(2.0, 1.0))
 
 
+def test_a_family_does_not_take_the_place_of_another_of_its_name():
+    """A ledger that says "Laplace" means that of tfdp, whatever was imported since."""
+    with pytest.raises(ValueError, match="is a family already"):
+        type("Laplace", (Noise,), {})
+    assert Noise.kinds["Laplace"] is Laplace
+
+
 @pytest.mark.parametrize("noise", ALL, ids=str)
 def test_the_config_round_trips_through_json(noise):
     assert Noise.from_config(json.loads(json.dumps(noise.get_config()))) == noise

@@ -6,10 +6,11 @@ import pytest
 
 import tfdp
 from tests.mechanisms.test_encoding import algorithm_2, in_full
+from tests.mechanisms.test_noise_samplers import Logistic
 from tests.optimizers import tiny
 from tfdp.accounting import Codebook, EncodedEvent, MicrobatchedEvent, NotPrivateEvent
 from tfdp.mechanisms import EncodedMechanism
-from tfdp.noise import Cauchy, Laplace, StudentT
+from tfdp.noise import Cauchy, Laplace, StudentT, VarianceGamma
 
 BOOK = Codebook(4, size=20)
 MANY_X, MANY_Y = (np.repeat(part, 50, axis=0) for part in (tiny.X, tiny.Y))
@@ -158,6 +159,18 @@ def test_a_run_that_was_saved_goes_on_with_its_noise_and_codebook(tmp_path):
     assert again == loaded.optimizer.ledger
 
 
+def test_a_family_of_ones_own_is_trained_with_saved_and_priced(tmp_path):
+    model = tiny.private(encoded(noise=Logistic(0.6), denoise="ks"))
+    model.fit(MANY_X, MANY_Y, batch_size=50, verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.optimizer.mechanism.noise == Logistic(0.6)
+    assert loaded.optimizer.ledger == model.optimizer.ledger
+    assert loaded.optimizer.ledger.lines[0].event == EncodedEvent(Logistic(0.6), BOOK)
+    (first, *_) = tfdp.privacy_statement(loaded, delta=1e-5).claims
+    assert str(first.status) == "proven" and np.isfinite(first.epsilon)
+
+
 def test_microbatches_are_encoded_by_their_mean_and_prove_nothing():
     model = tiny.private(noiseless(microbatch_size=2, as_published=True))
     before = model.get_weights()
@@ -207,6 +220,7 @@ def test_with_a_seed_or_without_noise_nothing_is_claimed():
         ({"microbatch_size": 4, "as_published": True, "max_physical_batch": 6}, "multiple of 4"),
         ({"l2_norm_clip": 1e-30}, "must lie between 1e-20 and 1e\\+20"),
         ({"noise": 1.0}, "noise must be a tfdp.noise.Noise"),
+        ({"noise": VarianceGamma(0.4, 1.0)}, "cannot be priced: its density is not finite at 0"),
         ({"noise_multiplier": -1.0}, "noise_multiplier must be"),
         ({"noise_multiplier": 1.0, "target_epsilon": 1.0, "delta": 1e-5}, "exactly one of"),
         ({"codebook_size": 0}, "codebook_size must be at least 1"),

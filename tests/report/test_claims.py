@@ -10,11 +10,14 @@ from dp_accounting.rdp import RdpAccountant
 
 from tests.report import runs
 from tfdp.accounting import (
+    Codebook,
+    EncodedEvent,
     FitRecord,
     FixedSize,
     FullBatch,
     GaussianEvent,
     Ledger,
+    MicrobatchedEvent,
     Poisson,
     Relation,
     Schedule,
@@ -26,8 +29,11 @@ from tfdp.accounting import (
 )
 from tfdp.accounting.claims import MEMBERSHIP
 from tfdp.mechanisms import finite_support_delta
+from tfdp.noise import Laplace
 from tfdp.report.claims import INFORMATION
 
+BOOK = Codebook(runs.WEIGHTS, size=2)
+ENCODED = EncodedEvent(Laplace(1.0), BOOK)
 SINGLE = runs.ledger(1.1, steps=14062)
 SEVERAL = runs.ledger(1.1, 0.9)
 
@@ -94,6 +100,16 @@ def test_lots_of_a_fixed_size_are_priced_by_renyi_and_not_proven():
     assert runs.main(made).status is Status.APPROXIMATE
     assert runs.main(made).neighbours is Relation.REPLACE_ONE
     assert made.epsilon is None
+
+
+@pytest.mark.parametrize("event", [ENCODED, MicrobatchedEvent(Laplace(1.0), BOOK, 4)])
+def test_what_no_accountant_prices_is_not_claimed_and_the_reason_is_the_accountants(event):
+    made = runs.statement(Ledger().record(event, FixedSize(60000, 256), 10), delta=1e-5)
+    (claim,) = made.claims
+    assert claim.status is Status.NONE and made.epsilon is None
+    if event is ENCODED:
+        assert claim.reasons[0] == "No accountant can price this run."
+        assert any("lies under no codeword" in reason for reason in claim.reasons)
 
 
 # No claim, nothing released

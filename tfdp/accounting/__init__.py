@@ -26,6 +26,7 @@ from tfdp.accounting.information import (
     rate_distortion,
 )
 from tfdp.accounting.ledger import Ledger, Line
+from tfdp.accounting.noise_checks import check_noise
 from tfdp.accounting.noise_comparison import NoiseComparison, compare_noises
 from tfdp.accounting.reports import Report, Status
 from tfdp.accounting.sampled_noise import sampled_noise_rdp
@@ -57,6 +58,7 @@ __all__ = [
     "Status",
     "Tradeoff",
     "Watcher",
+    "check_noise",
     "compare_noises",
     "delta",
     "distortion_components",

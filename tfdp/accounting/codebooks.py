@@ -16,7 +16,7 @@ from tfdp.noise import Gaussian, Noise
 
 # Nasr et al. 2020, section 5: smaller draws are replaced by 0.
 _SMALLEST = 1e-5
-_MOST_RUNS = 2**14
+_ALONE = 2**10  # of the largest magnitudes; and about as many runs
 _STANDARD_NORMAL = Gaussian(1.0)
 
 
@@ -24,10 +24,10 @@ _STANDARD_NORMAL = Gaussian(1.0)
 class Codebook:
     """`size` vectors of `weights` magnitudes in ascending order, of l2 norm at most 1, in units of the clip.
 
-    A codeword is stored as runs of equal magnitudes, at most 16,384 of them: the largest 8,192 magnitudes each by itself,
-    the others in runs of equal length. With more weights than runs, only one draw a run is made: the largest of the run's
-    order statistics, from its exact distribution. The bound is computed for what is stored, so this costs no exactness:
-    1,000 codewords take 66 MB whatever the model's size.
+    A codeword is stored as runs of equal magnitudes, at most 2,048 of them: the largest 1,024 magnitudes each by itself,
+    the others in runs of equal length, the remainder of the division going to the smallest. With more weights than runs,
+    only one draw a run is made: the largest of the run's order statistics, from its exact distribution. The bound is
+    computed for what is stored, so this costs no exactness: 1,000 codewords take 8 MB whatever the model's size.
 
     | member         | shape          | what it is                                               |
     |----------------|----------------|----------------------------------------------------------|
@@ -77,11 +77,13 @@ class Codebook:
 
 @functools.lru_cache(maxsize=64)
 def _counts(weights: int) -> np.ndarray:
-    if weights <= _MOST_RUNS:
+    if weights <= 2 * _ALONE:
         counts = np.ones(weights, dtype=np.int64)
     else:
-        edges = np.linspace(0, weights - _MOST_RUNS // 2, _MOST_RUNS // 2 + 1).round().astype(np.int64)
-        counts = np.concatenate([np.diff(edges), np.ones(_MOST_RUNS // 2, dtype=np.int64)])
+        length = -(-(weights - _ALONE) // _ALONE)
+        runs, rest = divmod(weights - _ALONE, length)
+        counts = np.concatenate([np.full(runs, length, dtype=np.int64), np.ones(_ALONE, dtype=np.int64)])
+        counts[0] += rest
     counts.setflags(write=False)
     return counts
 

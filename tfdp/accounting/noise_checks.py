@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import numpy as np
@@ -37,8 +38,20 @@ def check_noise(noise: Noise) -> None:
     """
     if not isinstance(noise, Noise):
         raise ValueError(f"noise must be a tfdp.noise.Noise such as tfdp.noise.StudentT(9, stddev=1.0), not {noise!r}")
-    if reason := _refusal(noise):
+    if reason := _hidden(noise) or _refusal(noise):
         raise ValueError(f"{noise!r} cannot be priced: {reason}")
+
+
+def _hidden(noise: Noise) -> str | None:
+    """Ledgers hold a noise's fields, and prices are remembered by them: what is not among them would be lost, or mixed up."""
+    fields = dataclasses.fields(noise)
+    unknown = set(getattr(noise, "__dict__", ())) - {field.name for field in fields}
+    if unknown or not all(field.compare and field.init for field in fields) or noise.scaled(2.0) == noise:
+        return (
+            "not all its parameters are fields that tell it from others; write @dataclasses.dataclass(frozen=True) above "
+            "its class and name each parameter there, as in `stddev: float`"
+        )
+    return None
 
 
 @functools.lru_cache(maxsize=128)

@@ -17,6 +17,7 @@ from tfdp.accounting import (
     MicrobatchedEvent,
     NotPrivateEvent,
     Sampling,
+    check_noise,
     checks,
 )
 from tfdp.gradients import Ellipsoid, LotGradients
@@ -52,7 +53,8 @@ class EncodedMechanism(GaussianMechanism):
     Args:
         l2_norm_clip: the unit of codewords and noise. Codewords have this l2 norm at most.
         noise_multiplier: by how much ``noise`` is multiplied. None leaves it to be found for a ``target_epsilon``.
-        noise: of one coordinate, in units of ``l2_norm_clip``.
+        noise: of one coordinate, in units of ``l2_norm_clip``. One that no accountant prices is refused
+            (``tfdp.accounting.check_noise``).
         codebook_size: how many codewords there are.
         microbatch_size: how many examples' mean gradient is encoded as one. Above 1 only with ``as_published``.
         as_published: the paper's algorithm, microbatches and all, whose claim does not follow.
@@ -77,6 +79,7 @@ class EncodedMechanism(GaussianMechanism):
             )
         if not isinstance(noise, Noise):
             raise ValueError(f"noise must be a tfdp.noise.Noise such as StudentT(df=9, stddev=1.0), not {noise!r}.")
+        check_noise(noise)
         self.noise = noise
         self.codebook_size = checks.count("codebook_size", codebook_size, "write the number of codewords", at_least=1)
         self.microbatch_size = checks.count(

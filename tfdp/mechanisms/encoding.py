@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 
 import numpy as np
 import tensorflow as tf
@@ -17,10 +16,10 @@ from tfdp.accounting import Codebook
 from tfdp.gradients import LotGradients
 from tfdp.gradients.compilation import under_xla
 from tfdp.gradients.factored import rows
+from tfdp.mechanisms import sorted_rows
 
 _NUMBERS_AT_ONCE = 2**21
-_MOST_IN_FULL = 2**15  # weights: 1,000 codewords of so many take 131 MB
-_LOW = 0 if sys.byteorder == "little" else 1  # which half of a packed number decides last
+_ENOUGH_ROWS = 64  # a part with fewer costs more a row: it may have four times as many numbers
 # Contributions are whole multiples of this part of the clip, at most 1 clip a coordinate: float64 holds the sum of 2^20 of
 # them without rounding.
 GRID = 2.0**-32
@@ -43,8 +42,10 @@ class Encoder:
     | a gradient of 0                               | contributes exactly 0                                                  |
 
     The similarity of a sorted gradient with a codeword is computed as that with the codeword's distance from the codewords'
-    mean, which all have in common: codewords of many weights are so much alike that float32 could not tell the similarities
-    themselves apart. Where weights share their magnitude in runs, it takes the runs' sums.
+    mean, which all have in common: codewords of many weights are so much alike that their similarities agree to five digits.
+    Where weights share their magnitude in runs, it takes the runs' sums. These are rounded to whole numbers of 21 bits, so that
+    products of matrices have no rounding error either: which codeword a record is given depends on nothing but the record,
+    not on how many others were compared beside it.
 
     Args:
         codebook: its description; the codewords are rebuilt from it and captured by graphs, never saved.
@@ -52,14 +53,7 @@ class Encoder:
 
     def __init__(self, codebook: Codebook):
         self.codebook = codebook
-        counts = codebook.counts
-        self._runs_are_longer = len(counts) < codebook.weights
-        self._run_of_weight = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-        self._long_runs = int(np.flatnonzero(counts > 1).max(initial=-1)) + 1  # all later runs are of one weight
-        self._in_long_runs = int(counts[: self._long_runs].sum())
-        self._last_of_long_run = np.cumsum(counts[: self._long_runs]) - 1
-        with tf.init_scope():
-            self._magnitudes, self._distances = _tensors(codebook)
+        self._codewords, self._distances = _in_units_of_the_grid(codebook), _distances(codebook)
 
     def sum_of(
         self, lot: LotGradients, present: tf.Tensor, clip: float, group: int = 1
@@ -70,114 +64,95 @@ class Encoder:
         """
         weights, size = self.codebook.weights, tf.shape(present)[0]
         groups = -(-size // group)
-        parts = -(-groups // max(1, _NUMBERS_AT_ONCE // (weights * group)))
+        at_once = _NUMBERS_AT_ONCE // (weights * group)
+        parts = -(-groups // max(1, at_once, min(_ENOUGH_ROWS, 4 * at_once)))
         step = -(-groups // parts) * group  # of equal parts
 
         def part(start, total, not_finite):
             places = start + tf.range(step)
             shown = tf.minimum(places, size - 1)
             there = tf.gather(present, shown) & (places < size)
-            usable, gradients = _usable(lot.some(shown), there)
-            bad = tf.reduce_sum(tf.cast(there & ~usable, tf.int64))
+            gradients, bad = _built(lot.some(shown)), tf.zeros([], tf.int64)
             if group > 1:
-                gradients = _means(gradients, usable, group)
-            return start + step, total + self._encoded_sum(gradients * (1 / GRID / clip)), not_finite + bad
+                gradients, there, bad = _means(gradients, there, group)
+            more, worse = self._encoded_sum(gradients, there, 1 / GRID / clip)
+            return start + step, total + more, not_finite + bad + worse
 
-        state = [tf.zeros([], tf.int32), tf.zeros([weights], tf.int64), tf.zeros([], tf.int64)]
+        state = [tf.zeros([], tf.int32), tf.zeros([weights], tf.float64), tf.zeros([], tf.int64)]
         _, total, not_finite = tf.while_loop(lambda start, *_: start < size, part, state, parallel_iterations=1)
-        total = tf.cast(total, tf.float64) * GRID
         sizes = [math.prod(v.shape) for v in lot.variables]
-        parts = tf.split(total, tf.constant(sizes, tf.int64), num=len(sizes))
+        parts = tf.split(total * GRID, tf.constant(sizes, tf.int64), num=len(sizes))
         return [tf.reshape(p, v.shape) for p, v in zip(parts, lot.variables, strict=True)], not_finite
 
-    def _encoded_sum(self, gradients: tf.Tensor) -> tf.Tensor:
-        """``[N, weights]`` to the sum of what they are encoded to; both in units of the grid, a power of two of the clip."""
-        weights = self.codebook.weights
-        magnitudes, places, sums = self._by_magnitude(gradients)
-        # The nearest codeword: that whose angle with the sorted magnitudes is the smallest.
-        chosen = tf.argmax(tf.matmul(sums, self._distances), axis=1)
-        codewords = tf.gather(self._magnitudes, chosen)
-        if codewords.shape[1] < weights:
-            codewords = tf.gather(codewords, self._run_of_weight, axis=1)
-        # Cut to the codeword, then down to the grid (a cast to whole numbers): neither makes a magnitude larger.
-        cut = tf.cast(tf.minimum(magnitudes, codewords), tf.int64)
-        positive, negative = tf.unstack(tf.reshape(_sum_by_place(cut, places, 2 * weights), [weights, 2]), axis=1)
-        return positive - negative
+    def _encoded_sum(self, gradients: tf.Tensor, there: tf.Tensor, scale: float) -> tuple[tf.Tensor, tf.Tensor]:
+        """``[N, weights]`` times ``scale`` to the sum of what it is encoded to, whole numbers, and how many rows were not finite.
 
-    def _by_magnitude(self, gradients: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Each row's magnitudes in ascending order; twice the coordinate that each is of, and 1 more if it is negative; and
-        the sums of the magnitudes over the codewords' runs.
-
-        TensorFlow sorts by comparing through indices, at a tenth of the speed of NumPy's vectorised sort of whole numbers:
-        outside of XLA, which can't leave the graph, NumPy does it, as an operation of the graph.
+        NumPy does it, as an operation of the graph, which XLA can't leave.
         """
-        weights, runs = self.codebook.weights, len(self.codebook.counts)
-        if not under_xla():
-            kinds = [tf.float32, tf.int32, tf.float32]
-            found = tf.numpy_function(self._sorted_rows, [gradients], kinds, stateful=False)
-            return tuple(
-                tf.ensure_shape(t, [None, size]) for t, size in zip(found, (weights, weights, runs), strict=True)
-            )
-        negated, places = tf.math.top_k(-tf.abs(gradients), k=weights)
-        signed = 2 * places + tf.cast(tf.gather(gradients, places, batch_dims=1) < 0, tf.int32)
-        if not self._runs_are_longer:
-            return -negated, signed, -negated
-        sums = tf.math.unsorted_segment_sum(tf.transpose(-negated), self._run_of_weight, runs)
-        return -negated, signed, tf.transpose(sums)
+        if under_xla():
+            return self._by_xla(gradients, there, scale)
+        encode = functools.partial(self._by_numpy, scale)
+        total, not_finite = tf.numpy_function(encode, [gradients, there], [tf.float64, tf.int64], stateful=False)
+        return tf.ensure_shape(total, [self.codebook.weights]), tf.ensure_shape(not_finite, [])
 
-    def _sorted_rows(self, gradients: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A row at a time, which stays in the processor's cache: magnitude and signed place packed into one whole number."""
-        weights = gradients.shape[1]
-        magnitudes, places = np.empty(gradients.shape, np.float32), np.empty(gradients.shape, np.int32)
-        runs = len(self.codebook.counts)
-        sums = np.empty((len(gradients), runs), np.float32) if self._runs_are_longer else magnitudes
-        place, packed = np.arange(0, 2 * weights, 2, dtype=np.int32), np.empty(weights, np.int64)
-        low, high = packed.view(np.int32)[_LOW::2], packed.view(np.int32)[1 - _LOW :: 2]
-        for gradient, ordered, where, summed in zip(gradients, magnitudes, places, sums, strict=True):
-            bits = gradient.view(np.int32)
-            np.bitwise_and(bits, 0x7FFFFFFF, out=high)  # positive floats are ordered like their bits
-            np.add(place, bits < 0, out=low)
-            packed.sort()
-            ordered.view(np.int32)[:], where[:] = high, low
-            if self._runs_are_longer:
-                summed[self._long_runs :] = ordered[self._in_long_runs :]
-                up_to = np.cumsum(ordered[: self._in_long_runs], dtype=np.float64)[self._last_of_long_run]
-                summed[0], summed[1 : self._long_runs] = up_to[0], np.diff(up_to)
-        return magnitudes, places, sums
+    def _by_numpy(self, scale: float, gradients: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        counts = self.codebook.counts
+        places, sums, sizes = sorted_rows.sort(counts, gradients, there)
+        chosen = sorted_rows.nearest(sums, self._distances)
+        total = sorted_rows.cut_and_add(self._codewords, counts, scale, gradients, places, sizes, chosen)
+        return total, np.int64(np.count_nonzero(sizes == sorted_rows.NOT_FINITE))
+
+    def _by_xla(self, gradients: tf.Tensor, there: tf.Tensor, scale: float) -> tuple[tf.Tensor, tf.Tensor]:
+        weights, counts = self.codebook.weights, self.codebook.counts
+        finite = there & tf.reduce_all(tf.math.is_finite(gradients), 1)
+        gradients = rows(gradients, finite)
+        negated, places = tf.math.top_k(-tf.abs(gradients), k=weights)
+        run_of_weight = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
+        sums = tf.transpose(tf.math.unsorted_segment_sum(tf.transpose(-negated), run_of_weight, len(counts)))
+        # As ``sorted_rows.nearest``.
+        sums = tf.minimum(tf.cast(sums, tf.float64), sorted_rows.LARGEST_FLOAT)
+        sums = tf.round(sums * (sorted_rows.LARGEST / tf.maximum(tf.reduce_max(sums, 1, keepdims=True), 1e-300)))
+        chosen = tf.argmax(tf.matmul(sums, tf.constant(self._distances)), axis=1)
+        codewords = tf.gather(tf.gather(tf.constant(self._codewords), chosen), run_of_weight, axis=1)
+        cut = tf.floor(tf.minimum(-negated * scale, codewords))
+        signed = tf.where(tf.gather(gradients, places, batch_dims=1) < 0, -cut, cut)
+        values, places = tf.reshape(tf.cast(signed, tf.float64), [-1]), tf.reshape(places, [-1])
+        not_finite = tf.reduce_sum(tf.cast(there & ~finite, tf.int64))
+        return tf.math.unsorted_segment_sum(values, places, weights), not_finite
 
 
 @functools.lru_cache(maxsize=2)
-def _tensors(codebook: Codebook) -> tuple[tf.Tensor, tf.Tensor]:
-    """Codewords in units of the grid, in runs or in full, and ``[runs, size]`` what is left of them, at norm 1, without their mean."""
+def _in_units_of_the_grid(codebook: Codebook) -> np.ndarray:
+    return codebook.magnitudes / np.float32(GRID)
+
+
+@functools.lru_cache(maxsize=2)
+def _distances(codebook: Codebook) -> np.ndarray:
+    """``[runs, size]``: what is left of the codewords, at norm 1, without their mean, in whole numbers of a unit of their own.
+
+    A column's sizes add up to at most 2^31 (and rounding): times numbers up to ``sorted_rows.LARGEST`` and added up in any
+    order, float64 holds them exactly.
+    """
     magnitudes, counts = codebook.magnitudes, codebook.counts
     norms = np.sqrt(np.square(magnitudes, dtype=np.float64) @ counts)
     inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
     mean = (inverse @ magnitudes.astype(np.float64)) / codebook.size
-    distances = np.empty(magnitudes.shape[::-1], np.float32)
+    distances = np.empty(magnitudes.shape[::-1])
     for number, row in enumerate(magnitudes):
         distances[:, number] = row * inverse[number] - mean
-    codewords = magnitudes / np.float32(GRID)
-    in_full = codebook.weights <= _MOST_IN_FULL
-    return tf.constant(np.repeat(codewords, counts, axis=1) if in_full else codewords), tf.constant(distances)
+    largest = np.abs(distances).sum(axis=0).max()
+    return np.rint(distances * (2.0**31 / largest)) if largest > 0 else distances
 
 
-def _usable(lot: LotGradients, present: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Which examples take part, and ``[N, weights]`` their gradients, all others' replaced by 0."""
-    parts = [tf.reshape(g, [tf.shape(g)[0], math.prod(g.shape[1:])]) for g in lot.materialise()]
-    flat = tf.concat(parts, 1)
-    usable = present & tf.reduce_all(tf.math.is_finite(flat), 1)
-    return usable, rows(flat, usable)
+def _built(lot: LotGradients) -> tf.Tensor:
+    """All gradients, ``[N, weights]``."""
+    return tf.concat([tf.reshape(g, [tf.shape(g)[0], math.prod(g.shape[1:])]) for g in lot.materialise()], 1)
 
 
-def _means(gradients: tf.Tensor, usable: tf.Tensor, group: int) -> tf.Tensor:
-    """Of each group's examples that take part."""
-    sums = tf.reduce_sum(tf.reshape(gradients, [-1, group, gradients.shape[1]]), 1)
+def _means(gradients: tf.Tensor, there: tf.Tensor, group: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """Of each group's rows that are there and finite; whether there are any; and how many that are there are not finite."""
+    usable = there & tf.reduce_all(tf.math.is_finite(gradients), 1)
+    sums = tf.reduce_sum(tf.reshape(rows(gradients, usable), [-1, group, gradients.shape[1]]), 1)
     numbers = tf.reduce_sum(tf.reshape(tf.cast(usable, tf.float32), [-1, group]), 1)
-    return sums / tf.maximum(numbers, 1.0)[:, None]
-
-
-def _sum_by_place(values: tf.Tensor, places: tf.Tensor, weights: int) -> tf.Tensor:
-    places, values = tf.reshape(places, [-1]), tf.reshape(values, [-1])
-    if under_xla():
-        return tf.math.unsorted_segment_sum(values, places, weights)
-    return tf.raw_ops.DenseBincount(input=places, size=weights, weights=values, binary_output=False)
+    means = sums / tf.maximum(numbers, 1.0)[:, None]
+    return means, numbers > 0, tf.reduce_sum(tf.cast(there & ~usable, tf.int64))

@@ -50,6 +50,7 @@ class GaussianMechanism:
     full_gradient = None  # what it wants of all records between two steps, and how often: a ``FullGradient``
     has_own_accounting = False  # whether its target is a claim of its own, which no accountant prices
     sum_dtype = tf.float32  # of ``bounded_sum``
+    microbatch_size = 1  # how many examples, side by side in a lot, are bounded as one
     unsaved: tuple[str, ...] = ()  # what it remembers of more than releases: private, never saved, 0 after a load
 
     def __init__(self, l2_norm_clip: float, noise_multiplier: float | None = None):

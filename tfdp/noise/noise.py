@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+_FAMILIES = "tfdp.noise.families"
 _SCALE_FIELDS = ("stddev", "scale")
 
 
@@ -41,6 +42,11 @@ class Noise(abc.ABC):
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
+        known = Noise.kinds.get(cls.__name__)
+        if known is not None and known.__module__ == _FAMILIES != cls.__module__:
+            raise ValueError(
+                f"tfdp.noise.{cls.__name__} is a family already, which ledgers know by its name: give the class another"
+            )
         Noise.kinds[cls.__name__] = cls
 
     @abc.abstractmethod

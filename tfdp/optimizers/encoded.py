@@ -53,11 +53,6 @@ class Encoded(NamedOptimizer):
             denoise=denoise,
             **arguments,
         )
-        size = self.mechanism.microbatch_size
-        if self.max_physical_batch is not None and self.max_physical_batch % size:
-            raise ValueError(
-                f"max_physical_batch={self.max_physical_batch} would cut microbatches of {size} in two: give a multiple of {size}."
-            )
 
 
 @keras.saving.register_keras_serializable("tfdp")

@@ -86,11 +86,17 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
                 "check_target",
                 "full_gradient",
                 "settled",
+                "microbatch_size",
             )
         ):
             raise ValueError(
                 f"mechanism must be what makes a private gradient, such as tfdp.mechanisms.GaussianMechanism(l2_norm_clip=1.0, "
                 f"noise_multiplier=1.1), not {mechanism!r}."
+            )
+        size = mechanism.microbatch_size
+        if max_physical_batch is not None and max_physical_batch % size:
+            raise ValueError(
+                f"max_physical_batch={max_physical_batch} would cut microbatches of {size} in two: give a multiple of {size}."
             )
         check_privacy(mechanism.noise_multiplier, target_epsilon, delta, accountant, noise_seed)
         mechanism.check_target(target_epsilon, delta, accountant)

@@ -72,12 +72,14 @@ class _Claims:
         self.tails = facts.price_of_tails(facts.priced)
         self.watched = _watched(facts)
         self.chosen, self.attested = _chosen(facts, settings_fixed_beforehand)
+        self.refusals: list[str] = []
 
     def all(self) -> tuple[Claim, ...]:
         priced = [claim for claim in map(self._accounted, ("pld", "rdp", "gdp")) if claim is not None]
         if not priced or math.isinf(priced[0].epsilon):
-            reason = "The noise is too small for any finite bound." if priced else "No accountant can price this run."
-            return (_no_claim(self.facts, self.delta, (reason,)), *_published(self.facts, self.delta))
+            refused = ("No accountant can price this run.", *dict.fromkeys(self.refusals))
+            reasons = ("The noise is too small for any finite bound.",) if priced else refused
+            return (_no_claim(self.facts, self.delta, reasons), *_published(self.facts, self.delta))
         main, *others = priced
         filters = [self._filtered(budget) for budget in _filters(self.facts)]
         return (main, *filters, *_published(self.facts, self.delta), *others, _information(main))
@@ -89,7 +91,8 @@ class _Claims:
         """What the accountant says of the whole ledger; None if it can't price it."""
         try:
             found = report(self.facts.priced, delta=self._delta_left(), accountant=accountant)
-        except ValueError:
+        except ValueError as refusal:
+            self.refusals.append(f"{str(refusal).rstrip('.')}.")
             return None
         doubts = self.chosen + self.watched + _unproven_tails(self.facts.priced, self.tails, self.delta)
         if found.status is not Status.PROVEN:
@@ -188,7 +191,10 @@ def _published(facts: Facts, delta: float | None) -> Iterator[Claim]:
         elif isinstance(line.event, MicrobatchedEvent) and delta is not None:
             how = "the paper's own theorem, Nasr et al. 2020, theorem 1"
             taken_for = Ledger((dataclasses.replace(line, event=line.event.claimed),))
-            epsilon, delta_of_claim = report(taken_for, delta=delta, accountant="rdp").epsilon, delta
+            try:
+                epsilon, delta_of_claim = report(taken_for, delta=delta, accountant="rdp").epsilon, delta
+            except ValueError:  # lots of a fixed size, of which the paper says nothing
+                continue
         else:
             continue
         reasons = (line.event.reason,)
