@@ -43,7 +43,7 @@ def gaussian_stddev(epsilon: float, delta: float, sensitivity: float = 1.0) -> f
 
     Example:
         >>> round(gaussian_stddev(1.0, 1e-5), 3)
-        3.73
+        3.731
     """
     epsilon, delta = checks.target_epsilon(epsilon), checks.delta(delta)
     sensitivity = _sensitivity(sensitivity)
