@@ -124,7 +124,7 @@ def without_privacy(case: Case) -> float:
     """Test accuracy of the optimum of L."""
     features, signs = case.inside
     start = np.zeros((len(signs), features.shape[1]))
-    weights, _ = minimised(features, signs, PENALTY * len(features), start, 1e-6, 200)
+    weights = minimised(features, signs, PENALTY * len(features), start, 1e-6)
     scores = Ball(case.clip, 1.0).inside(case.x_test) @ weights.T
     chosen = (scores[:, 0] > 0).astype(int) if len(weights) == 1 else scores.argmax(axis=1)
     return 100 * float((chosen == case.y_test).mean())

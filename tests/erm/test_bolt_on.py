@@ -10,7 +10,7 @@ from tfdp.erm.noise import SecretNormals
 
 
 def last_weights(mechanism, features, signs, seed=3):
-    return mechanism.found(features, signs, SecretNormals(seed), 0)[0]
+    return mechanism.found(features, signs, SecretNormals(seed))
 
 
 @pytest.mark.parametrize(

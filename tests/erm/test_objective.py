@@ -31,11 +31,7 @@ def log_density(weights, features, signs, mechanism):
 def released(features, signs, mechanism, runs, seed):
     """Minimisers of one fit, before the second noise."""
     linear = mechanism.noise_stddev * np.random.default_rng(seed).normal(size=(runs, features.shape[1]))
-    weights, converged = minimised(
-        features, np.repeat(signs, runs, axis=0), mechanism.regularization, linear, 1e-9, 200
-    )
-    assert converged
-    return weights
+    return minimised(features, np.repeat(signs, runs, axis=0), mechanism.regularization, linear, 1e-9)
 
 
 def tiny(relation, epsilon=1.0, delta=1e-2, fits=1, **changes):
@@ -84,12 +80,12 @@ def test_500_leave_one_out_retrainings_stay_within_the_bounds_of_the_proof():
     features, signs = problems.in_the_ball(500, spread=2.0)
     mechanism = ObjectivePerturbation.calibrated(problems.setting(features, signs, penalty=1e-4))
     linear = mechanism.noise_stddev * np.random.default_rng(0).normal(size=(1, features.shape[1]))
-    weights, _ = minimised(features, signs, mechanism.regularization, linear, 1e-10, 200)
+    weights = minimised(features, signs, mechanism.regularization, linear, 1e-10)
     moves, costs = [], []
     for i in range(500):
         fewer = np.delete(features, i, 0), np.delete(signs, i, 1)
         needed = -gradients(weights, *fewer, mechanism.regularization, np.zeros_like(weights))
-        again, _ = minimised(*fewer, mechanism.regularization, needed, 1e-10, 200)
+        again = minimised(*fewer, mechanism.regularization, needed, 1e-10)
         np.testing.assert_allclose(again, weights, atol=1e-8)
         moves.append(np.linalg.norm(needed - linear))
         parts = (log_density(weights, *records, mechanism)[0] for records in ((features, signs), fewer))
@@ -160,7 +156,7 @@ def attack(mechanism, first, second, runs=20_000) -> float:
     normals = SecretNormals(seed=3)
     losses = []
     for features, signs in (first, second):
-        weights = mechanism.release(features, np.repeat(signs, runs, axis=0), normals, 200).weights
+        weights = mechanism.release(features, np.repeat(signs, runs, axis=0), normals)
         losses.append(np.subtract(*(log_density(weights, *records, mechanism) for records in (first, second))))
     return epsilon_reached(*losses, mechanism.setting.delta)
 

@@ -93,3 +93,16 @@ def test_settings_that_its_memory_was_made_for_stay(optimizer, setting, value):
         tiny.train(model)
     tiny.assert_weights(model, weights, rtol=0)
     assert model.optimizer.ledger == ledger
+
+
+def test_nor_may_a_callback_change_them_as_fit_begins():
+    class Enlarges(keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            self.model.optimizer.mechanism.codebook_size = 20
+
+    model = tiny.private(tfdp.EncodedDPSGD(0.1, l2_norm_clip=1.0, noise_multiplier=1.0, codebook_size=10))
+    tiny.train(model)
+    ledger = model.optimizer.ledger
+    with pytest.raises(ValueError, match="codebook_size was 10"):
+        model.fit(tiny.X, tiny.Y, batch_size=len(tiny.X), callbacks=[Enlarges()], verbose=0)
+    assert model.optimizer.ledger == ledger

@@ -14,7 +14,7 @@ _ROWS_AT_ONCE, _LOTS_AT_ONCE = 2**13, 32
 class PoissonLots:
     """Lots of `size` records, numbered first, first + stride, ...: each joins each lot at `rate`.
 
-    Exact, and never a coin per record: all records of several lots in a row are one sequence of independent coins, and
+    Exact (to about 2^-53 a coin, the resolution of the generator's doubles), and never a coin per record: all records of several lots in a row are one sequence of independent coins, and
     from one that shows heads to the next are Geometric(rate) of them. `rate` is a double, the very same one that the
     accountant gets.
 
@@ -57,7 +57,7 @@ class PoissonLots:
         expected, found, last = coins * self.rate, [], -1
         while last < coins:
             gaps = generator.geometric(self.rate, int(expected + 4 * math.sqrt(expected)) + 4)
-            found.append(last + np.cumsum(np.minimum(gaps, coins + 1)))
+            found.append(last + np.cumsum(np.clip(gaps, 1, coins + 1)))
             last = found[-1][-1]
         heads = np.concatenate(found)
         return heads[: np.searchsorted(heads, coins)]

@@ -67,7 +67,6 @@ def _check_common(given: dict[str, Any]) -> None:
     checks.positive("regularization", given["regularization"], "write lambda of the mean loss, such as 1e-3")
     checks.positive("clip_norm", given["clip_norm"], "write the l2 norm that features are clipped to, such as 1.0")
     checks.positive("tol", given["tol"], "write the gradient norm to stop at, such as 1e-6")
-    checks.count("max_iter", given["max_iter"], "write the most Newton steps, such as 200", at_least=1)
     _check_bool("fit_intercept", given["fit_intercept"])
     if given["fit_intercept"]:
         checks.positive("intercept_scaling", given["intercept_scaling"], "write 1.0, or fit_intercept=False")

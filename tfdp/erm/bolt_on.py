@@ -19,7 +19,7 @@ class BoltOnSGD(OutputPerturbation):
     A step takes the gradient of ``1 / batch_size sum over the batch of losses + lambda / 2 ||w||^2``, with a learning rate of
     min(1 / beta, 1 / (lambda t)) at step t, beta = radius^2 / 4 + lambda.
 
-    Formal guarantee: as that of ``OutputPerturbation``, on all neighbours: nothing has to converge.
+    Formal guarantee: as that of ``OutputPerturbation``, and nothing has to converge.
     """
 
     passes: int = 10
@@ -45,9 +45,7 @@ class BoltOnSGD(OutputPerturbation):
         one = setting.gradients_moved * setting.radius * self.passes / (setting.penalty * self.batch_size * self.steps)
         return math.sqrt(setting.fits) * one
 
-    def found(
-        self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals, max_iter: int
-    ) -> tuple[np.ndarray, bool]:
+    def found(self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals) -> np.ndarray:
         weights, t = np.zeros((len(signs), features.shape[1])), 0
         penalty = self.setting.penalty
         beta = CURVATURE * self.setting.radius**2 + penalty
@@ -58,7 +56,7 @@ class BoltOnSGD(OutputPerturbation):
                 batch = order[start : start + self.batch_size]
                 slope = gradients(weights, features[batch], signs[:, batch], 0.0, np.zeros_like(weights))
                 weights = weights - min(1 / beta, 1 / (penalty * t)) * (slope / self.batch_size + penalty * weights)
-        return weights, True
+        return weights
 
     def described(self) -> str:
         return f"after {self.passes} passes of SGD in batches of {self.batch_size}, {super().described()}"

@@ -12,7 +12,6 @@ from tfdp.erm.setting import Setting
 from tfdp.erm.statement import ConvexStatement
 from tfdp.report.not_protected import Limit
 
-_MOST_STEPS = 200
 _EVERYTHING = Limit("everything", "Everything: nothing is proven of this training.")
 
 
@@ -25,7 +24,7 @@ def trained(
     """
     linear = np.zeros((setting.fits, setting.weights))
     regularization = setting.records * setting.penalty
-    optimum, _ = minimised(features, signs, regularization, linear, setting.gradient_norm, _MOST_STEPS)
+    optimum = minimised(features, signs, regularization, linear, setting.gradient_norm)
     model = model_of(setting)
     model.compile(keras.optimizers.SGD(), loss=keras.losses.BinaryCrossentropy(from_logits=True))
     model.set_weights([optimum.T])

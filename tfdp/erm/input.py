@@ -13,8 +13,6 @@ from tfdp.erm.logistic import gradients, minimised
 from tfdp.erm.records import signs_of
 from tfdp.erm.setting import Setting
 
-_MOST_STEPS = 200
-
 
 def trained(
     setting: Setting,
@@ -55,7 +53,7 @@ def _fitted(
     weights = np.zeros((len(signs), features.shape[1]))
     regularization = setting.records * setting.penalty
     if steps is None:
-        return minimised(features, signs, regularization, weights, setting.gradient_norm, _MOST_STEPS)[0]
+        return minimised(features, signs, regularization, weights, setting.gradient_norm)
     for _ in range(steps):
         weights = weights - learning_rate / setting.records * gradients(
             weights, features, signs, regularization, np.zeros_like(weights)

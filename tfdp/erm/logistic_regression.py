@@ -54,7 +54,6 @@ class PrivateLogisticRegression:
             another record: about twice the noise). "gradient" has the first only, "input" and "dbdp" the second.
         tol: the minimiser stops at a gradient of this norm, in units of the largest that one record can have. Noise covers what is
             left to the minimum.
-        max_iter: Newton steps at most. Where they do not suffice, the claim is approximate only.
         passes, batch_size: of "output" (None, 50): in place of the exact minimiser, so many passes of SGD (bolt-on SGD, Wu et al. 2017):
             the same noise, for more weights than a matrix of their squares can hold.
         epochs, batch_size, learning_rate, denoise: of "gradient" (20, 256, 1.0, None): passes over the data, expected lot
@@ -87,7 +86,6 @@ class PrivateLogisticRegression:
         classes: Any = None,
         neighbours: str | None = None,
         tol: float = 1e-6,
-        max_iter: int = 200,
         passes: int | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
@@ -108,7 +106,6 @@ class PrivateLogisticRegression:
         self.classes = classes
         self.neighbours = neighbours
         self.tol = tol
-        self.max_iter = max_iter
         self.passes = passes
         self.epochs = epochs
         self.batch_size = batch_size
@@ -141,9 +138,9 @@ class PrivateLogisticRegression:
         if self.method in _AT_ONCE:
             normals, passes = SecretNormals(own.pop("noise_seed")), own.get("passes")
             mechanism = BoltOnSGD.calibrated(setting, **own) if passes else _AT_ONCE[self.method].calibrated(setting)
-            released = mechanism.release(inside, signs, normals, self.max_iter)
-            statement = statement_of(mechanism, released, normals.seeded, classes_given=self.classes is not None)
-            return released.weights, statement, mechanism.regularization / setting.records
+            weights = mechanism.release(inside, signs, normals)
+            statement = statement_of(mechanism, normals.seeded, classes_given=self.classes is not None)
+            return weights, statement, mechanism.regularization / setting.records
         if self.method == "input":
             own["has_intercept"] = self.fit_intercept
         return *_IN_STEPS[self.method].trained(setting, inside, signs, **own), setting.penalty

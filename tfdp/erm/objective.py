@@ -16,7 +16,7 @@ import numpy as np
 from tfdp.accounting import Relation, Tradeoff, epsilon_delta_tradeoff, gdp_delta
 from tfdp.erm.logistic import CURVATURE, minimised
 from tfdp.erm.noise import SecretNormals, on_a_grid
-from tfdp.erm.setting import Released, Setting
+from tfdp.erm.setting import Setting
 from tfdp.mechanisms import finite_support_delta
 
 _SECOND_SHARE = 0.02  # mu of the second noise in units of mu: it adds two ten-thousandths to mu
@@ -26,8 +26,7 @@ _SECOND_SHARE = 0.02  # mu of the second noise in units of mu: it adds two ten-t
 class ObjectivePerturbation:
     """The minimiser of ``sum of losses + regularization / 2 ||w||^2 + b.w`` with b ~ N(0, noise_stddev^2), and a little noise.
 
-    Formal guarantee: with labels among public classes and features no longer than ``setting.radius``, on every pair of
-    neighbours on which ``minimised`` reaches its gradient norm, the release is (epsilon, delta)-differentially private.
+    Formal guarantee: with labels among public classes and features no longer than ``setting.radius`` the release is (epsilon, delta)-differentially private.
 
     Proof for one fit and the exact minimiser. For each w there is exactly one b that makes it the minimiser,
     b(w) = -(sum of gradients at w + regularization w), and b(.) is smooth and invertible. So w has the density
@@ -124,12 +123,12 @@ class ObjectivePerturbation:
         epsilons = self.setting.fits * self.kappa + self.setting.epsilon * np.linspace(0, 2, 201)
         return epsilon_delta_tradeoff([(epsilon, self.delta(epsilon)) for epsilon in epsilons])
 
-    def release(self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals, max_iter: int) -> Released:
+    def release(self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals) -> np.ndarray:
         linear = self.noise_stddev * normals((len(signs), features.shape[1]))
         norm = self.setting.gradient_norm
-        weights, converged = minimised(features, signs, self.regularization, linear, norm, max_iter)
+        weights = minimised(features, signs, self.regularization, linear, norm)
         noised = weights + self.second_stddev * normals(weights.shape)
-        return Released(on_a_grid(noised, self.second_stddev), converged)
+        return on_a_grid(noised, self.second_stddev)
 
     def described(self) -> str:
         return (

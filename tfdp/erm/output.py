@@ -14,7 +14,7 @@ import numpy as np
 from tfdp.accounting import Tradeoff, gdp_delta, gdp_tradeoff
 from tfdp.erm.logistic import minimised
 from tfdp.erm.noise import SecretNormals, on_a_grid
-from tfdp.erm.setting import Released, Setting
+from tfdp.erm.setting import Setting
 from tfdp.mechanisms import finite_support_delta
 
 
@@ -22,8 +22,7 @@ from tfdp.mechanisms import finite_support_delta
 class OutputPerturbation:
     """Found minimisers with Gaussian noise.
 
-    Formal guarantee: with labels among public classes and features no longer than ``setting.radius``, on every pair of
-    neighbours on which ``minimised`` reaches its gradient norm, the release is (epsilon, delta)-differentially private, and
+    Formal guarantee: with labels among public classes and features no longer than ``setting.radius`` the release is (epsilon, delta)-differentially private, and
     mu-Gaussian differentially private up to the noise's missing tails.
     """
 
@@ -72,17 +71,14 @@ class OutputPerturbation:
         """Without missing tails."""
         return gdp_tradeoff(self.mu)
 
-    def found(
-        self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals, max_iter: int
-    ) -> tuple[np.ndarray, bool]:
-        """Weights before noise, and whether they are what ``sensitivity`` speaks of."""
+    def found(self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals) -> np.ndarray:
+        """Weights before noise."""
         linear = np.zeros((len(signs), features.shape[1]))
-        return minimised(features, signs, self.regularization, linear, self.setting.gradient_norm, max_iter)
+        return minimised(features, signs, self.regularization, linear, self.setting.gradient_norm)
 
-    def release(self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals, max_iter: int) -> Released:
-        weights, converged = self.found(features, signs, normals, max_iter)
-        noised = weights + self.noise_stddev * normals(weights.shape)
-        return Released(on_a_grid(noised, self.noise_stddev), converged)
+    def release(self, features: np.ndarray, signs: np.ndarray, normals: SecretNormals) -> np.ndarray:
+        weights = self.found(features, signs, normals)
+        return on_a_grid(weights + self.noise_stddev * normals(weights.shape), self.noise_stddev)
 
     def described(self) -> str:
         return (

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-import numpy as np
-
 from tfdp.accounting import Relation
 from tfdp.accounting.budgets import TAILS_SHARE
 from tfdp.accounting.largest_fitting import largest_fitting
@@ -67,11 +65,3 @@ class Setting:
                 "delta: it is usually a bit below 1 / (number of records)."
             )
         return mu
-
-
-@dataclasses.dataclass(frozen=True)
-class Released:
-    """What came out: weights ``[fits, weights]``, and whether the minimiser reached the gradient norm it was to reach."""
-
-    weights: np.ndarray
-    converged: bool

@@ -12,7 +12,6 @@ from tfdp.accounting import Relation, Status, Tradeoff
 from tfdp.accounting.claims import MEMBERSHIP, Claim, in_short, section, strict_json
 from tfdp.erm.objective import ObjectivePerturbation
 from tfdp.erm.output import OutputPerturbation
-from tfdp.erm.setting import Released
 from tfdp.report.not_protected import Limit
 from tfdp.report.wording import accusations, told_apart
 
@@ -27,7 +26,7 @@ NEVER_PROTECTED = (
         "Scaling, encoding or selection fitted on the records: only the clip to clip_norm is enforced here.",
     ),
     Limit("size", "The number of records, of features and of classes: they are public."),
-    Limit("convergence", "How long the minimiser took, and whether it got there."),
+    Limit("convergence", "How long the minimiser took."),
     Limit(
         "floating_point_noise", "Attacks on the last bits of floats (Mironov 2012), beyond the rounding of the weights."
     ),
@@ -122,20 +121,14 @@ class ConvexStatement:
 
 
 def statement_of(
-    mechanism: ObjectivePerturbation | OutputPerturbation, released: Released, seeded: bool, classes_given: bool
+    mechanism: ObjectivePerturbation | OutputPerturbation, seeded: bool, classes_given: bool
 ) -> ConvexStatement:
-    """Of one release by `mechanism`: proven if the noise is secret and the minimiser got where the noise takes it to be."""
+    """Of one release by `mechanism`: proven if the noise is secret."""
     setting = mechanism.setting
     epsilon, mu, status, how, reasons = setting.epsilon, mechanism.gdp_mu, Status.PROVEN, mechanism.how(), ()
     if seeded:
         epsilon, mu, status, how = math.inf, None, Status.NONE, "no bound is known"
         reasons = ("noise_seed was given: whoever knows the seed can subtract the noise.",)
-    elif not released.converged:
-        status = Status.APPROXIMATE
-        reasons = (
-            f"The minimiser did not reach a gradient of {setting.gradient_norm:.3g} within its steps, so the noise may not cover what is "
-            "left. Raise max_iter or tol.",
-        )
     claim = Claim(MEMBERSHIP, setting.relation, epsilon, setting.delta, mu, status, how, reasons)
     return ConvexStatement(
         claims=(claim,),

@@ -129,6 +129,7 @@ class PrivateTraining:
         full_pass = self._full_pass_over(lots)
 
         def freeze() -> Event:
+            self.optimizer.check_mechanism()  # callbacks and restored checkpoints come between fit's own check and this
             if self._step.freeze():
                 self.model.train_function = None
                 self.model.make_train_function()

@@ -206,6 +206,15 @@ class TestOrder:
         with pytest.raises(tf.errors.InvalidArgumentError, match="Record 0 is not what it was before"):
             features(moved)
 
+    @pytest.mark.parametrize(
+        "again", [X[:, None], X.astype("i1"), X.astype("f8")], ids=["shape", "integers", "doubles"]
+    )
+    def test_a_second_form_of_the_same_records_would_be_a_second_release(self, again):
+        p = perturbation()
+        p.on_arrays(np.rint(X))
+        with pytest.raises(ValueError, match="Record 0 is not what it was before"):
+            p.on_arrays(np.rint(again))
+
     def test_another_order_is_seen_in_the_second_epoch(self):
         state = np.random.default_rng(0)
 

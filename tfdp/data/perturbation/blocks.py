@@ -46,7 +46,7 @@ class PerturbedBlocks:
         self._leaves = leaves
         draws = sum(leaf.coordinates for leaf in leaves)
         self.rows = min(_MOST_ROWS, 2 ** max(0, math.floor(math.log2(_MOST_DRAWS / draws))))
-        self._weights = [fingerprints.weights(leaf.name, leaf.coordinates) for leaf in leaves]
+        self._weights = [fingerprints.weights(leaf.form, leaf.coordinates) for leaf in leaves]
         sizes = [INSIDE * clip_norm]
         if stddev:
             grain = 2.0 ** (math.floor(math.log2(stddev)) + _GRAIN)

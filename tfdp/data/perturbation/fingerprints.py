@@ -21,7 +21,7 @@ class Fingerprints:
         self._lock = threading.Lock()
 
     def weights(self, leaf: str, coordinates: int) -> np.ndarray:
-        """Odd, so that no change of a single number goes unseen."""
+        """For a leaf of that name, or that form. Odd, so that no change of a single number goes unseen."""
         drawn = np.random.default_rng().integers(2**64 - 1, size=coordinates, dtype=np.uint64, endpoint=True)
         return self._weights.setdefault((leaf, coordinates), drawn | np.uint64(1))
 

@@ -29,6 +29,11 @@ class Leaf:
         return math.prod(self.shape)
 
     @property
+    def form(self) -> str:
+        """Features in another type or shape are another version of the data: their noise is another, and a second one is refused."""
+        return f"{self.name} {self.dtype.name} {self.shape}"
+
+    @property
     def released_dtype(self) -> np.dtype:
         """Floats keep their type, integers of a small, public range come out as float32."""
         return (self.dtype if self.dtype.is_floating else tf.float32).as_numpy_dtype

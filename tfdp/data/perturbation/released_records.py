@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfdp.data.perturbation.blocks import PerturbedBlocks
 from tfdp.data.perturbation.claims import Release
 from tfdp.data.perturbation.fingerprints import Fingerprints
-from tfdp.data.perturbation.leaves import Leaf, as_record, check_label, feature_leaves
+from tfdp.data.perturbation.leaves import as_record, check_label, feature_leaves
 from tfdp.data.perturbation.seeds import SEED_WORDS, RecordSeeds
 from tfdp.data.records import Records
 
@@ -59,7 +59,7 @@ class PerturbedRecords:
             return [tf.identity(one) for one in (*noisy, *randomized)]
 
     def _drawn_seeds(self, first: np.ndarray, rows: np.ndarray) -> list[np.ndarray]:
-        return [self._seeds.of(_form(leaf), int(first), int(rows)) for leaf in self._leaves]
+        return [self._seeds.of(leaf.form, int(first), int(rows)) for leaf in self._leaves]
 
     def _checked(self, first: np.ndarray, squares: np.ndarray, prints: np.ndarray, *labels: np.ndarray) -> list:
         _check_finite(squares)
@@ -90,11 +90,6 @@ class PerturbedRecords:
             for one, array in zip(whole, arrays, strict=True):
                 one[part] = array
         return records.pack(whole)
-
-
-def _form(leaf: Leaf) -> str:
-    """Features in another type or shape are another version of the data: their noise is another."""
-    return f"{leaf.name} {leaf.dtype.name} {leaf.shape}"
 
 
 def _in_python(function: Callable, inputs: list[tf.Tensor], types: list[tf.DType]) -> list[tf.Tensor]:
