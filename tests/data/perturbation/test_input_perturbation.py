@@ -206,9 +206,7 @@ class TestOrder:
         with pytest.raises(tf.errors.InvalidArgumentError, match="Record 0 is not what it was before"):
             features(moved)
 
-    @pytest.mark.parametrize(
-        "again", [X[:, None], X.astype("i1"), X.astype("f8")], ids=["shape", "integers", "doubles"]
-    )
+    @pytest.mark.parametrize("again", [X[:, None], X.astype("i1")], ids=["shape", "integers"])
     def test_a_second_form_of_the_same_records_would_be_a_second_release(self, again):
         p = perturbation()
         p.on_arrays(np.rint(X))
