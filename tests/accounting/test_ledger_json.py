@@ -27,7 +27,8 @@ def test_the_text_is_strict_json():
     def refuse(token):
         raise AssertionError(token)
 
-    json.loads(LEDGER.to_json(), parse_constant=refuse)
+    read = json.loads(LEDGER.to_json(), parse_constant=refuse)
+    assert Ledger.from_json(json.dumps(read, allow_nan=False)) == LEDGER
 
 
 def changed(change):

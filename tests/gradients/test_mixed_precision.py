@@ -77,7 +77,9 @@ def data(build) -> tuple[np.ndarray, np.ndarray]:
     return x, random.integers(0, 3, SIZE).astype("int32")
 
 
-def check(model: keras.Model, twin: keras.Model, x: np.ndarray, y: np.ndarray, clip_at: float):
+def assert_a_step_is_that_of_the_twin(
+    model: keras.Model, twin: keras.Model, x: np.ndarray, y: np.ndarray, clip_at: float
+):
     """One private step of `model` against brute force on `twin`, which has the same weights in float32."""
     random = np.random.default_rng(9)
     start = [w + 0.2 * random.standard_normal(w.shape) for w in twin.get_weights()]
@@ -97,7 +99,7 @@ def check(model: keras.Model, twin: keras.Model, x: np.ndarray, y: np.ndarray, c
 @pytest.mark.parametrize("build", SHAPES, ids=lambda build: build.__name__)
 def test_a_step_in_mixed_precision_is_close_to_the_one_in_float32(build, policy: str):
     keras.utils.set_random_seed(6)
-    check(build(policy), build("float32"), *data(build), clip_at=1.0)
+    assert_a_step_is_that_of_the_twin(build(policy), build("float32"), *data(build), clip_at=1.0)
 
 
 @pytest.mark.parametrize("clip_at", [1e-2, 1e3], ids=["all clipped", "none clipped"])
@@ -107,6 +109,6 @@ def test_a_globally_set_policy_scales_no_loss(policy: str, clip_at: float):
     twin = perceptron("float32")
     keras.config.set_dtype_policy(policy)
     try:
-        check(perceptron(None), twin, *data(perceptron), clip_at=clip_at)
+        assert_a_step_is_that_of_the_twin(perceptron(None), twin, *data(perceptron), clip_at=clip_at)
     finally:
         keras.config.set_dtype_policy("float32")

@@ -32,7 +32,8 @@ class Encoder:
     group of examples) contributes one vector v. For the codeword c that was chosen and an order o of the coordinates,
     ``|v[o[j]]| <= c[j]`` for every j, exactly, in the float32 numbers that ``Codebook.magnitudes`` holds and the accountants
     price. Sums have no rounding error for up to 2^20 contributions: S of two lots of which one has one example
-    more differ by its v to the last bit, whatever the order and the parts in which they were added up.
+    more differ by its v to the last bit, whatever the order and the parts in which they were added up. (Given each example's
+    gradient as computed: kernels may round it otherwise in a lot of another size.)
 
     | case                                          | what happens                                                           |
     |-----------------------------------------------|------------------------------------------------------------------------|

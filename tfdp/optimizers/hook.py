@@ -14,6 +14,7 @@ import weakref
 import keras
 
 from tfdp.accounting import FitRecord, Ledger, NotPrivateEvent
+from tfdp.accounting.exposure import BOOKS, EXPOSED, expose
 from tfdp.optimizers.book import Book, Past
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.training import PrivateTraining
@@ -22,8 +23,6 @@ _ORDINARY = NotPrivateEvent("the model was trained with an ordinary optimizer in
 _ATTACHED = "_tfdp_training"  # on a model: its PrivateTraining while a private optimizer is compiled in
 _BOOK = "_tfdp_book"  # on a model: the book of the private optimizer that was compiled in last
 _OWNER = "_tfdp_owner"  # on a weight: the model that trains it privately
-_BOOKS = "_tfdp_books"  # on a weight: the books of all private optimizers that were to train it
-_EXPOSED = "_tfdp_exposed"  # on a privately trained weight: it was trained in the ordinary way afterwards
 _TRAINS = "_tfdp_model"  # on a private optimizer: the model it was compiled into last
 
 
@@ -69,7 +68,7 @@ def _with_others(model: keras.Model, book: Book | None) -> tuple[Past, dict[Book
     The records are taken to be the same: of two data sets with nobody in common it counts too much.
     """
     past, included = (Past(), {}) if book is None else (book.read(), dict(book.includes))
-    others = {other: None for variable in model.variables for other in variable.__dict__.get(_BOOKS, ())}
+    others = {other: None for variable in model.variables for other in variable.__dict__.get(BOOKS, ())}
     for other in others:
         steps = other.steps
         if other is book or steps <= included.get(other, 0):
@@ -77,7 +76,7 @@ def _with_others(model: keras.Model, book: Book | None) -> tuple[Past, dict[Book
         holds_own = book is not None and other.includes.get(book) == past.ledger.steps
         past = other.read() if holds_own else past.and_then(other.read())
         included |= {**other.includes, other: steps}
-    exposed = any(_EXPOSED in variable.__dict__ for variable in model.variables)
+    exposed = any(EXPOSED in variable.__dict__ for variable in model.variables)
     if exposed and all(line.event != _ORDINARY for line in past.ledger):
         past = past.with_unknown(_ORDINARY, 1)
     return past, included
@@ -144,7 +143,7 @@ def _give_book(model: keras.Model, book: Book) -> None:
 
 def _sign(model: keras.Model, book: Book) -> None:
     for variable in model.trainable_variables:
-        books = variable.__dict__.setdefault(_BOOKS, [])
+        books = variable.__dict__.setdefault(BOOKS, [])
         if all(book is not other for other in books):
             books.append(book)
 
@@ -244,6 +243,4 @@ def _ordinary_training(model: keras.Model) -> None:
     """An ordinary training run of privately trained weights, by their own model object or through another one."""
     if getattr(model, "optimizer", None) is not None:
         _check_owners(model)
-    for variable in model.trainable_variables:
-        if any(book.steps for book in variable.__dict__.get(_BOOKS, ())):
-            variable.__dict__[_EXPOSED] = True
+    expose(model.trainable_variables)

@@ -2,9 +2,11 @@
 
 import math
 
+import keras
 import numpy as np
 import pytest
 
+import tfdp
 from tests.data.perturbation.test_influence import at_the_optimum, fitted, logistic_model, records
 from tfdp.accounting import Status
 from tfdp.accounting.perturbation import record_noise
@@ -93,3 +95,21 @@ def test_a_round_is_not_cut():
     x, y = records(20)
     with pytest.raises(ValueError, match="no multiple of local_steps=10"):
         perturbation(at_the_optimum(x, y)).train(x, y, steps=15, learning_rate=0.1)
+
+
+def test_it_ends_what_was_proven_of_privately_trained_weights():
+    x, y = records()
+    model = at_the_optimum(x, y)
+    loss = model.loss
+    model.compile(tfdp.NoisySGD(0.01, l2_norm_clip=1.0, noise_multiplier=2.0), loss=loss)
+    model.fit(x, y, batch_size=20, verbose=0)
+    assert tfdp.privacy_statement(model, delta=1e-3).epsilon < math.inf
+    weights = model.get_weights()
+    with pytest.raises(ValueError, match="Compile it with an ordinary one"):
+        perturbation(model).train(x, y, steps=10, learning_rate=0.01)
+    for one, other in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    model.compile(keras.optimizers.SGD(), loss=loss)
+    assert tfdp.privacy_statement(model, delta=1e-3).epsilon < math.inf
+    perturbation(model, damping=1.0).train(x, y, steps=10, learning_rate=0.01)
+    assert tfdp.privacy_statement(model, delta=1e-3).epsilon is None

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from tfdp.accounting import Relation, Status, checks
 from tfdp.accounting.claims import MEMBERSHIP, RECORD, Claim, in_short
+from tfdp.accounting.exposure import expose
 from tfdp.accounting.perturbation import RECORD_REASON, record_noise
 from tfdp.data.perturbation.influence import Influence, checked_arrays
 
@@ -100,7 +101,15 @@ class InfluencePerturbation:
         checks.non_negative("damping", damping, "write what is added to the Hessian's diagonal, such as 0.01")
 
     def train(self, x: np.ndarray, y: np.ndarray, steps: int, learning_rate: float) -> PerturbedTraining:
-        """Takes ``steps`` steps, and leaves theta_priv in the model."""
+        """Takes ``steps`` steps, and leaves theta_priv in the model.
+
+        Weights that were trained privately before lose what was proven of them: their ledger gets an infinite line.
+        """
+        if hasattr(self._model.optimizer, "ledger"):
+            raise ValueError(
+                "The model is compiled with a private optimizer, whose ledger can't price these steps: nothing is proven of them. "
+                "Compile it with an ordinary one."
+            )
         x, y = checked_arrays(x, y)
         steps = checks.count("steps", steps, "write T, a multiple of local_steps, such as 1000", at_least=1)
         learning_rate = checks.positive("learning_rate", learning_rate, "write alpha, such as 0.1")
@@ -109,6 +118,7 @@ class InfluencePerturbation:
         influence = Influence(self._model, x, y, self._damping)
         noise = record_noise(self._epsilon, self._delta, steps, len(x), self._lipschitz, 1.0, self._constant)
         rng = np.random.default_rng()
+        expose(self._model.trainable_variables)
         released, noised, noisy_steps = x.copy(), np.zeros(len(x), bool), 0
         local = tf.function(self._local_step)
         for _ in range(steps // self._local_steps):
