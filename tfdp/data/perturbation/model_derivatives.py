@@ -32,10 +32,6 @@ class ModelDerivatives:
     def read(self) -> np.ndarray:
         return np.concatenate([np.ravel(variable.numpy()) for variable in self._variables])
 
-    def assign(self, flat: np.ndarray) -> None:
-        for variable, part in zip(self._variables, self.split(tf.constant(flat, tf.float32)), strict=True):
-            variable.assign(tf.cast(part, variable.dtype))
-
     def split(self, flat: tf.Tensor) -> list[tf.Tensor]:
         parts = tf.split(flat, [int(np.prod(shape)) for shape in self._shapes])
         return [tf.reshape(part, shape) for part, shape in zip(parts, self._shapes, strict=True)]
