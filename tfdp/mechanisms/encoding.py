@@ -1,6 +1,6 @@
 """Encoded gradients (Nasr et al. 2020, algorithm 2): each example's gradient, cut to a codeword's magnitudes, and their sum.
 
-Some examples at a time, about two million numbers in all: gradients are built, sorted, compared with all codewords, cut,
+Some examples at a time, some millions of numbers in all: gradients are built, sorted, compared with all codewords, cut,
 and added up.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
@@ -18,11 +19,13 @@ from tfdp.gradients.compilation import under_xla
 from tfdp.gradients.factored import rows
 from tfdp.mechanisms import sorted_rows
 
-_NUMBERS_AT_ONCE = 2**21
+_NUMBERS_AT_ONCE = 2**22
 _ENOUGH_ROWS = 64  # a part with fewer costs more a row: it may have four times as many numbers
 # Contributions are whole multiples of this part of the clip, at most 1 clip a coordinate: float64 holds the sum of 2^20 of
 # them without rounding.
 GRID = 2.0**-32
+_LARGEST_FLOAT = float(np.finfo(np.float32).max)
+_LARGEST = 2.0**21  # of the whole numbers that sums over runs are rounded to
 
 
 class Encoder:
@@ -90,18 +93,23 @@ class Encoder:
 
         NumPy does it, as an operation of the graph, which XLA can't leave.
         """
-        if under_xla():
-            return self._by_xla(gradients, there, scale)
-        encode = functools.partial(self._by_numpy, scale)
-        total, not_finite = tf.numpy_function(encode, [gradients, there], [tf.float64, tf.int64], stateful=False)
-        return tf.ensure_shape(total, [self.codebook.weights]), tf.ensure_shape(not_finite, [])
+        return (self._by_xla if under_xla() else self._by_numpy)(gradients, there, scale)
 
-    def _by_numpy(self, scale: float, gradients: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        counts = self.codebook.counts
-        places, sums, sizes = sorted_rows.sort(counts, gradients, there)
-        chosen = sorted_rows.nearest(sums, self._distances)
-        total = sorted_rows.cut_and_add(self._codewords, counts, scale, gradients, places, sizes, chosen)
-        return total, np.int64(np.count_nonzero(sizes == sorted_rows.NOT_FINITE))
+    def _by_numpy(self, gradients: tf.Tensor, there: tf.Tensor, scale: float) -> tuple[tf.Tensor, tf.Tensor]:
+        counts, farthest = self.codebook.counts, np.abs(self._distances).max(axis=0)
+
+        def encoded_sum(gradients, places, sizes, whole, products):
+            chosen = sorted_rows.nearest(self._distances, farthest, whole, products)
+            return sorted_rows.cut_and_add(self._codewords, counts, scale, gradients, places, sizes, chosen)
+
+        sort = functools.partial(sorted_rows.sort, counts)
+        places, sums, sizes = _in_numpy(sort, [gradients, there], [tf.int64, tf.float32, tf.int32])
+        whole = tf.cast(_whole(tf.ensure_shape(sums, [None, len(counts)])), tf.float32)
+        with tf.device("CPU"):  # float32, and no format with fewer bits that stands for it on some accelerators
+            products = tf.matmul(whole, tf.constant(self._distances, tf.float32), transpose_b=True)
+        total = _in_numpy(encoded_sum, [gradients, places, sizes, whole, products], tf.float64)
+        not_finite = tf.reduce_sum(tf.cast(tf.equal(sizes, sorted_rows.NOT_FINITE), tf.int64))
+        return tf.ensure_shape(total, [self.codebook.weights]), tf.ensure_shape(not_finite, [])
 
     def _by_xla(self, gradients: tf.Tensor, there: tf.Tensor, scale: float) -> tuple[tf.Tensor, tf.Tensor]:
         weights, counts = self.codebook.weights, self.codebook.counts
@@ -110,16 +118,23 @@ class Encoder:
         negated, places = tf.math.top_k(-tf.abs(gradients), k=weights)
         run_of_weight = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
         sums = tf.transpose(tf.math.unsorted_segment_sum(tf.transpose(-negated), run_of_weight, len(counts)))
-        # As ``sorted_rows.nearest``.
-        sums = tf.minimum(tf.cast(sums, tf.float64), sorted_rows.LARGEST_FLOAT)
-        sums = tf.round(sums * (sorted_rows.LARGEST / tf.maximum(tf.reduce_max(sums, 1, keepdims=True), 1e-300)))
-        chosen = tf.argmax(tf.matmul(sums, tf.constant(self._distances)), axis=1)
+        chosen = tf.argmax(tf.matmul(_whole(sums), tf.constant(self._distances), transpose_b=True), axis=1)
         codewords = tf.gather(tf.gather(tf.constant(self._codewords), chosen), run_of_weight, axis=1)
         cut = tf.floor(tf.minimum(-negated * scale, codewords))
         signed = tf.where(tf.gather(gradients, places, batch_dims=1) < 0, -cut, cut)
         values, places = tf.reshape(tf.cast(signed, tf.float64), [-1]), tf.reshape(places, [-1])
         not_finite = tf.reduce_sum(tf.cast(there & ~finite, tf.int64))
         return tf.math.unsorted_segment_sum(values, places, weights), not_finite
+
+
+def _whole(sums: tf.Tensor) -> tf.Tensor:
+    """Each row's sums over runs in whole numbers of a unit of their own, float64."""
+    sums = tf.minimum(tf.cast(sums, tf.float64), _LARGEST_FLOAT)
+    return tf.round(sums * (_LARGEST / tf.maximum(tf.reduce_max(sums, 1, keepdims=True), 1e-300)))
+
+
+def _in_numpy(function: Callable, inputs: list[tf.Tensor], types) -> list[tf.Tensor]:
+    return tf.numpy_function(function, inputs, types, stateful=False)
 
 
 @functools.lru_cache(maxsize=2)
@@ -129,19 +144,19 @@ def _in_units_of_the_grid(codebook: Codebook) -> np.ndarray:
 
 @functools.lru_cache(maxsize=2)
 def _distances(codebook: Codebook) -> np.ndarray:
-    """``[runs, size]``: what is left of the codewords, at norm 1, without their mean, in whole numbers of a unit of their own.
+    """``[size, runs]``: what is left of the codewords, at norm 1, without their mean, in whole numbers of a unit of their own.
 
-    A column's sizes add up to at most 2^31 (and rounding): times numbers up to ``sorted_rows.LARGEST`` and added up in any
+    A row's sizes add up to at most 2^31 (and rounding): times numbers up to ``_LARGEST`` and added up in any
     order, float64 holds them exactly.
     """
     magnitudes, counts = codebook.magnitudes, codebook.counts
     norms = np.sqrt(np.square(magnitudes, dtype=np.float64) @ counts)
     inverse = np.divide(1, norms, out=np.zeros_like(norms), where=norms > 0)
     mean = (inverse @ magnitudes.astype(np.float64)) / codebook.size
-    distances = np.empty(magnitudes.shape[::-1])
+    distances = np.empty(magnitudes.shape)
     for number, row in enumerate(magnitudes):
-        distances[:, number] = row * inverse[number] - mean
-    largest = np.abs(distances).sum(axis=0).max()
+        distances[number] = row * inverse[number] - mean
+    largest = np.abs(distances).sum(axis=1).max()
     return np.rint(distances * (2.0**31 / largest)) if largest > 0 else distances
 
 

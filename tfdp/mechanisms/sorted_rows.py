@@ -16,12 +16,16 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 _LOW = 0 if sys.byteorder == "little" else 1  # which half of a packed number decides last
+_PLACE = 0xFFFFFFFF  # the bits of a packed number that hold it
+_WITHOUT_SIGN = np.int32(
+    0x7FFFFFFF
+)  # so much of a float32's bits, read as a whole number, is ordered like its magnitude
 _INFINITE = 0x7F800000  # the bits of float32 infinity; those of NaNs are larger
 _WORTH_LEAVING_OUT = 0.1  # share of zeros
 
+_ALIGNMENT = 64  # bytes
+
 NOT_FINITE = -1
-LARGEST = 2.0**21  # of the whole numbers that sums are rounded to
-LARGEST_FLOAT = float(np.finfo(np.float32).max)
 
 
 def sort(counts: np.ndarray, gradients: np.ndarray, there: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -33,41 +37,52 @@ def sort(counts: np.ndarray, gradients: np.ndarray, there: np.ndarray) -> tuple[
         sizes: how many coordinates of a row were sorted; ``NOT_FINITE`` for a row with a NaN or Inf, 0 for one that is not there.
     """
     width = gradients.shape[1]
-    places, sizes = np.empty(gradients.shape, np.int32), np.zeros(len(gradients), np.int32)
+    places, sizes = _aligned(gradients.shape), np.zeros(len(gradients), np.int32)
     sums = np.zeros((len(gradients), len(counts)), np.float32)
 
     def some(rows: np.ndarray) -> None:
-        packed, every_place = np.empty(width, np.int64), np.arange(width, dtype=np.int32)
-        ordered = np.empty(width, np.float32)
+        # One whole number each: the magnitude, which decides, and the place.
+        numbers, every_place = np.empty(width, np.int64), np.arange(width)
+        low, high = numbers.view(np.int32)[_LOW::2], numbers.view(np.int32)[1 - _LOW :: 2]
+        magnitudes = numbers.view(np.float32)[1 - _LOW :: 2]
         for row in rows:
-            bits, where = gradients[row].view(np.int32) & 0x7FFFFFFF, every_place  # ordered like the magnitudes
+            bits = gradients[row].view(np.int32) & _WITHOUT_SIGN
             size = np.count_nonzero(bits)
             if size > (1 - _WORTH_LEAVING_OUT) * width:
                 size = width
+                numbers[:], high[:] = every_place, bits
             else:
-                where = np.flatnonzero(bits != 0)
-                bits = bits[where]
-            # One whole number each: the magnitude, which decides, and the place.
-            numbers = packed[:size]
-            low, high = numbers.view(np.int32)[_LOW::2], numbers.view(np.int32)[1 - _LOW :: 2]
-            low[:], high[:] = where, bits
-            numbers.sort()
-            if size and high[-1] >= _INFINITE:
+                numbers[: width - size] = 0
+                where = np.flatnonzero(bits)
+                low[width - size :], high[width - size :] = where, bits[where]
+            numbers[width - size :].sort()
+            if high[-1] >= _INFINITE:
                 sizes[row] = NOT_FINITE
                 continue
-            places[row, width - size :] = low
-            ordered[: width - size], ordered[width - size :].view(np.int32)[:] = 0, high
-            sizes[row], sums[row] = size, _sums_over_runs(ordered, counts)
+            np.bitwise_and(numbers, _PLACE, out=places[row])
+            sizes[row], sums[row] = size, _sums_over_runs(magnitudes, counts)
 
     _on_all_cores(some, np.flatnonzero(there))
     return places, sums, sizes
 
 
-def nearest(sums: np.ndarray, distances: np.ndarray) -> np.ndarray:
-    """For each row the column of ``distances`` with the largest product, whole numbers, exactly: the first one among equals."""
-    sums = np.minimum(sums.astype(np.float64), LARGEST_FLOAT)
-    whole = np.rint(sums * (LARGEST / np.maximum(sums.max(axis=1, keepdims=True), 1e-300)))
-    return np.argmax(whole @ distances, axis=1)
+def nearest(distances: np.ndarray, farthest: np.ndarray, whole: np.ndarray, products: np.ndarray) -> np.ndarray:
+    """For each row of ``whole`` numbers the row of ``distances`` with the largest product, exactly: the first one among equals.
+
+    Given all products as float32 computes them, and the largest size in each column of distances, ``farthest``. A sum of n
+    products, of factors rounded to 2^-24, is off by at most (n + 2) 2^-24 / (1 - (n + 2) 2^-24) times the sum of their sizes,
+    in whatever order it is taken (Higham 2002, section 3.1). So what lies within twice that of the largest is multiplied again, in
+    float64, where whole numbers this small have no rounding errors. Rows of zeros get the first.
+    """
+    unit = (whole.shape[1] + 2) * 2.0**-24
+    sizes = np.einsum("nr,r->n", whole, farthest, dtype=np.float64)
+    least = products.max(axis=1) - 2.01 * unit / (1 - unit) * sizes
+    chosen = np.zeros(len(whole), np.int64)
+    for row in np.flatnonzero(sizes > 0):
+        near = np.flatnonzero(products[row] >= least[row])
+        exactly = np.einsum("kr,r->k", distances[near], whole[row], dtype=np.float64) if len(near) > 1 else [0.0]
+        chosen[row] = near[np.argmax(exactly)]
+    return chosen
 
 
 def cut_and_add(
@@ -84,15 +99,15 @@ def cut_and_add(
     Float64 adds whole numbers exactly up to 2^53.
     """
     width = gradients.shape[1]
-    run_of_weight = np.repeat(np.arange(len(counts)), counts)
 
     def some(rows: np.ndarray) -> np.ndarray:
         total, bounds = np.zeros(width), np.zeros(width, np.float32)
-        cut, negative = np.empty_like(bounds), np.empty_like(bounds)
+        codeword, cut, negative = (np.empty_like(bounds) for _ in range(3))
         for row in rows:
             start = width - sizes[row]
+            _spread(codewords[chosen[row]], counts, codeword)
             # What other rows left at the places of zeros makes no difference.
-            bounds[places[row, start:]] = codewords[chosen[row]].take(run_of_weight[start:], mode="clip")
+            bounds[places[row, start:]] = codeword[start:]
             with np.errstate(over="ignore"):
                 np.multiply(gradients[row], np.float32(scale), out=cut)
             np.minimum(cut, bounds, out=cut)
@@ -104,15 +119,40 @@ def cut_and_add(
 
 
 def _sums_over_runs(ordered: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Runs of one number are at the end; of the others all but the first are of one length."""
-    runs = int((counts > 1).sum())
+    runs, length, begin, end = _runs(counts)
     if not runs:
         return ordered
-    length = int(counts[runs - 1])
-    begin, end = int(counts[0]) - length, int(counts[:runs].sum())
     sums = np.einsum("rl->r", ordered[begin:end].reshape(runs, length))
     sums[0] += ordered[:begin].sum()
     return np.concatenate([sums, ordered[end:]])
+
+
+def _spread(codeword: np.ndarray, counts: np.ndarray, weights: np.ndarray) -> None:
+    """Gives each weight the magnitude of its run."""
+    runs, length, begin, end = _runs(counts)
+    weights[end:] = codeword[runs:]
+    if runs:
+        weights[:begin] = codeword[0]
+        weights[begin:end].reshape(runs, length)[:] = codeword[:runs, None]
+
+
+def _runs(counts: np.ndarray) -> tuple[int, int, int, int]:
+    """How many runs have more than one weight, and how many each; where such runs begin, the first one cut to that length, and end.
+
+    Runs of one weight are at the end; of the others all but the first are of one length.
+    """
+    runs = int((counts > 1).sum())
+    if not runs:
+        return 0, 1, 0, 0
+    length = int(counts[runs - 1])
+    return runs, length, int(counts[0]) - length, int(counts[:runs].sum())
+
+
+def _aligned(shape: tuple[int, int]) -> np.ndarray:
+    """An empty array of int64 that TensorFlow takes as it is; it copies those that do not begin where its own do."""
+    memory = np.empty(shape[0] * shape[1] * 8 + _ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT
+    return memory[begin : begin + shape[0] * shape[1] * 8].view(np.int64).reshape(shape)
 
 
 def _on_all_cores(work: Callable[[np.ndarray], object], rows: np.ndarray) -> list:
