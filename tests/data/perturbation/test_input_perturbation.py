@@ -29,6 +29,24 @@ def features(dataset) -> np.ndarray:
     return np.stack([x.numpy() for x, *_ in dataset])
 
 
+def swapped(x, y):
+    return y, x
+
+
+def interleaved(**order) -> tf.data.Dataset:
+    """Two records for each of four files, so to say."""
+    files = tf.data.Dataset.range(4)
+    return files.interleave(
+        lambda file: tf.data.Dataset.from_tensor_slices((X[:2], Y[:2])), num_parallel_calls=2, **order
+    )
+
+
+def in_any_order() -> tf.data.Options:
+    options = tf.data.Options()
+    options.deterministic = False
+    return options
+
+
 def flat(structure) -> np.ndarray:
     """All leaves side by side."""
     return np.concatenate([np.asarray(x).reshape(len(x), -1).astype(float) for x in tf.nest.flatten(structure)], axis=1)
@@ -249,11 +267,22 @@ class TestOrder:
             (lambda d: tf.data.Dataset.sample_from_datasets([d, d]), "sample_from_datasets"),
             (lambda d: d.shard(2, 0), r"shard\(\) before"),
             (lambda d: d.take(0), "empty"),
+            (lambda d: d.map(swapped, 2, deterministic=False), "deterministic=False before"),
+            (lambda d: d.batch(4, num_parallel_calls=2, deterministic=False).unbatch(), "deterministic=False before"),
+            (lambda d: interleaved(deterministic=False).map(swapped), "deterministic=False before"),
+            (lambda d: d.map(swapped, 2).with_options(in_any_order()).take(9), "deterministic=False before"),
         ],
     )
     def test_data_sets_without_a_stable_order_are_refused_at_once(self, change, message):
         with pytest.raises(ValueError, match=message):
             change(records()).apply(perturbation())
+
+    def test_parallel_reading_in_order_is_taken(self):
+        kept = records().map(swapped, 2, deterministic=True)
+        assert np.array_equal(
+            np.stack(list(kept.map(lambda y, x: x).apply(perturbation()))), perturbation().on_arrays(X)
+        )
+        assert len(features(interleaved().apply(perturbation()))) == 8
 
 
 class TestBadInput:

@@ -18,6 +18,10 @@ _UNSTABLE = {
 }
 _UNSTABLE["ShuffleAndRepeat"] = _UNSTABLE["Shuffle"]
 _REPEATED = "repeat() before the perturbation gives a record a new number, and so new noise, at every repetition, which costs as many releases"
+_UNORDERED = (
+    "deterministic=False before the perturbation may give records other numbers, and so other noise, in every epoch"
+)
+_DETERMINISTIC = "Leave it out of map(), interleave(), batch() and the options"
 _ORDER = "Write dataset.apply(perturbation).shuffle(...).batch(...).repeat()"
 
 
@@ -26,7 +30,7 @@ def perturbed(
 ) -> tf.data.Dataset:
     """The data set with perturbed records in the same order, made by several threads, in batches if it was in batches."""
     found = pipeline_graph.transformations(dataset)
-    _check_order(dataset, found)
+    check_order(dataset, found)
     size = int(dataset.cardinality())
     if batch_size is not None:
         _check_batches(dataset, batch_size)
@@ -79,10 +83,13 @@ def _with_rows(spec: Any) -> Any:
     return tf.TensorSpec([None, *spec.shape] if spec.shape.rank is not None else None, spec.dtype)
 
 
-def _check_order(dataset: tf.data.Dataset, found: frozenset[str]) -> None:
+def check_order(dataset: tf.data.Dataset, found: frozenset[str]) -> None:
+    """Raises where records have no stable numbers, or there are none."""
     for kind, reason in _UNSTABLE.items():
         if kind in found:
             raise ValueError(f"{reason}. {_ORDER}.")
+    if pipeline_graph.may_change_order(dataset):
+        raise ValueError(f"{_UNORDERED}. {_DETERMINISTIC}.")
     size = int(dataset.cardinality())
     if size == tf.data.INFINITE_CARDINALITY or found & pipeline_graph.REPEATING:
         raise ValueError(f"{_REPEATED}. {_ORDER}.")
