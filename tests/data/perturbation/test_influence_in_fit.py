@@ -1,5 +1,6 @@
 """Influence perturbation of a data set that `fit` reads, its rounds held by a callback."""
 
+import itertools
 import math
 
 import keras
@@ -55,7 +56,7 @@ def test_records_change_round_by_round_and_only_those_that_are_drawn():
     seen = Seen(noisy)
     model.fit(noisy.batch(4), epochs=1, callbacks=[perturb.callback(), seen], verbose=0)
     steps = [X, *seen.features]
-    changed = [set(np.flatnonzero((a != b).any(axis=1))) for a, b in zip(steps[:-1], steps[1:], strict=True)]
+    changed = [set(np.flatnonzero((a != b).any(axis=1))) for a, b in itertools.pairwise(steps)]
     assert [bool(numbers) for numbers in changed] == [step % 4 == 0 for step in range(10)]
     assert all(len(numbers) <= 4 for numbers in changed)
     result = perturb.result
