@@ -129,6 +129,57 @@ class TestFixedNoise:
         assert model.fit(dataset, epochs=2, verbose=0).history["loss"][1] > 0
 
 
+class TestMemory:
+    RECORD = 5 * 4 + 8  # bytes of x and y
+
+    def passes(self, batch_size=None, keep=lambda d: d, **changed) -> int:
+        """How often three epochs read the records before the perturbation. All of them bring the same."""
+        read = []
+
+        def counted(number):
+            read.append(number)
+            return number
+
+        def source(x, y):
+            return x, tf.ensure_shape(tf.numpy_function(counted, [y], tf.int64), y.shape)
+
+        dataset = keep(records(y=np.arange(SIZE)).map(source))
+        if batch_size:
+            dataset = dataset.batch(batch_size)
+        perturbed = dataset.apply(perturbation(batch_size=batch_size, **changed))
+        expected = perturbation().on_arrays(X)
+        for _ in range(3):
+            found = list(perturbed)
+            assert np.array_equal(np.reshape(np.concatenate([np.atleast_2d(x) for x, _ in found]), X.shape), expected)
+        return len(read) / SIZE
+
+    def test_a_data_set_that_fits_is_read_and_perturbed_once(self):
+        assert self.passes() == 1
+        assert self.passes(memory_limit=SIZE * self.RECORD) == 1
+        assert self.passes(batch_size=30, memory_limit=SIZE * self.RECORD) == 1
+
+    def test_one_that_does_not_is_perturbed_alike_in_every_epoch(self):
+        assert self.passes(memory_limit=SIZE * self.RECORD - 1) == 3
+        assert self.passes(batch_size=30, memory_limit=SIZE * self.RECORD - 1) == 3
+        assert self.passes(memory_limit=0) == 3
+
+    def test_so_is_one_of_unknown_size(self):
+        assert self.passes(keep=lambda d: d.filter(lambda x, y: True)) == 3
+
+    def test_what_is_read_once_is_released_once(self):
+        """Another order or augmentation in later epochs has no effect; a second data set is still compared."""
+        random, p = np.random.default_rng(), perturbation()
+        jitter = lambda: random.random(X.shape[1], dtype=np.float32)  # noqa: E731
+
+        def augmented(x, y):
+            return x + tf.ensure_shape(tf.numpy_function(jitter, [], tf.float32), X.shape[1:]), y
+
+        moved = records().map(augmented).apply(p)
+        assert np.array_equal(features(moved), features(moved))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Record 0 is not what it was before"):
+            features(records().map(augmented).apply(p))
+
+
 class TestForms:
     def test_any_nesting_and_type(self):
         """Of a data set: small integers come out as float32, floats as they were; float64 with values of float32."""
@@ -226,7 +277,7 @@ class TestOrder:
         def augmented(x, y):
             return x + tf.ensure_shape(tf.numpy_function(jitter, [], tf.float32), X.shape[1:]), y
 
-        moved = records().map(augmented).apply(perturbation())
+        moved = records().map(augmented).apply(perturbation(memory_limit=0))
         assert len(features(moved)) == SIZE
         with pytest.raises(tf.errors.InvalidArgumentError, match="Record 0 is not what it was before"):
             features(moved)
@@ -358,6 +409,8 @@ class TestBadInput:
             ({"name": 3}, "name"),
             ({"split": None}, "split"),
             ({"batch_size": 0}, "batch_size"),
+            ({"memory_limit": -1}, "memory_limit"),
+            ({"memory_limit": 0.5}, "memory_limit"),
         ],
     )
     def test_bad_arguments(self, changed, message):
