@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 BATCHING = {"Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch"}
 REPEATING = {"Repeat", "ShuffleAndRepeat"}
@@ -42,6 +43,12 @@ _DECLARED = {
 }
 
 
+REASON_AGAINST_PRIVACY = (
+    "_tfdp_reason_against_privacy"  # on a data set whose records depend on one another, as a sentence
+)
+_IN_ANY_ORDER = b"false"
+
+
 @dataclasses.dataclass(frozen=True)
 class Findings:
     """What was seen. Cardinalities are those of tf.data: -1 is endless, -2 unknown.
@@ -61,8 +68,8 @@ def inspect(dataset: tf.data.Dataset) -> Findings:
     """Follows every way from the output to a source. Raises where a record may enter twice a pass."""
     ways = [(way, [_kind(node) for node in way]) for way in _ways(dataset)]
     unchecked: list[str] = []
-    for _, kinds in ways:
-        _refuse(kinds)
+    for way, kinds in ways:
+        _refuse(way, kinds)
         unchecked += _doubts(kinds, dataset.element_spec)
     batched = [(way, kinds, place) for way, kinds in ways if (place := _first(kinds, BATCHING)) is not None]
     for way, kinds, batch in batched:
@@ -81,6 +88,29 @@ def transformations(dataset: tf.data.Dataset) -> frozenset[str]:
     """The kinds of all that can be seen, without a repeat() that brings everything once."""
     nodes = {id(node): node for way in _ways(dataset) for node in way}.values()
     return frozenset(_kind(node) for node in nodes if not (_kind(node) in REPEATING and _is_once(node)))
+
+
+def may_change_order(dataset: tf.data.Dataset) -> bool:
+    """Whether a part of it was told deterministic=False.
+
+    An interleave() keeps that in its graph alone, which holds the data too: where it is too large to write, nothing is seen.
+    """
+    nodes = {id(node): node for way in _ways(dataset) for node in way}.values()
+    if dataset.options().deterministic is False or any(
+        getattr(node, "_deterministic", "") == "false" for node in nodes
+    ):
+        return True
+    return any(_interleaves_in_any_order(node) for node in nodes if _kind(node) == "ParallelInterleave")
+
+
+def _interleaves_in_any_order(interleave: tf.data.Dataset) -> bool:
+    try:
+        written = tf.raw_ops.DatasetToGraphV2(input_dataset=interleave._variant_tensor, external_state_policy=1)
+        graph = tf.compat.v1.GraphDef.FromString(written.numpy())
+    except (tf.errors.OpError, AttributeError, ValueError, DecodeError):
+        return False
+    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+    return any(node.attr["deterministic"].s == _IN_ANY_ORDER for node in nodes if "deterministic" in node.attr)
 
 
 def ends_in_batches(dataset: tf.data.Dataset) -> bool:
@@ -106,7 +136,10 @@ def _record_count(way: list[tf.data.Dataset], kinds: list[str], batch: int) -> i
     return tf.data.UNKNOWN_CARDINALITY if hidden else _cardinality(way[batch + 1])
 
 
-def _refuse(kinds: list[str]) -> None:
+def _refuse(way: list[tf.data.Dataset], kinds: list[str]) -> None:
+    for node in way:
+        if hasattr(node, REASON_AGAINST_PRIVACY):
+            raise ValueError(f"{getattr(node, REASON_AGAINST_PRIVACY)}.")
     for kind in kinds:
         if kind in _REFUSED:
             raise ValueError(f"A declared dataset must bring each record at most once a pass. {_REFUSED[kind]}.")

@@ -11,27 +11,31 @@ from tests.data.perturbation.test_influence import at_the_optimum, fitted, logis
 from tfdp.accounting import Status
 from tfdp.accounting.perturbation import record_noise
 from tfdp.data import InfluencePerturbation
+from tfdp.data.perturbation.influence_rounds import Setting
 
 
 def perturbation(model, epsilon=1.0, **changes):
     return InfluencePerturbation(model, epsilon, 1e-5, **{"lipschitz": 1.0, **changes})
 
 
+def setting(epsilon=1.0, rule="normalized") -> Setting:
+    return Setting(epsilon, 1e-5, 1.0, rule, 1.0, 10, 0.0)
+
+
 def test_line_9_by_hand():
     """theta = (1, 2): c = (1, 2) doubles it, c = (-0.5, -1) halves it; the literal norm is sqrt(2) times the ratio."""
     weights, moves = np.array([1.0, 2.0]), np.array([[1.0, 2.0], [-0.5, -1.0], [0.0, 0.0]])
-    model = logistic_model(1)
     for epsilon, rule, large in (
         (math.log(2.01), "normalized", [False, False, False]),
         (math.log(1.99), "normalized", [True, True, False]),
         (math.log(2.01), "literal", [True, False, False]),
         (math.log(1.4), "literal", [True, True, True]),
     ):
-        np.testing.assert_array_equal(perturbation(model, epsilon, rule=rule).large(moves, weights), large)
+        np.testing.assert_array_equal(setting(epsilon, rule=rule).large(moves, weights), large)
 
 
 def test_a_weight_of_zero_that_does_not_move_counts_as_unchanged():
-    found = perturbation(logistic_model(1)).large(np.array([[0.0, 0.0], [0.0, 1.0]]), np.array([1.0, 0.0]))
+    found = setting().large(np.array([[0.0, 0.0], [0.0, 1.0]]), np.array([1.0, 0.0]))
     np.testing.assert_array_equal(found, [False, True])
 
 
@@ -89,6 +93,27 @@ def test_nothing_is_proven_and_the_papers_claim_has_its_reason():
 def test_wrong_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         perturbation(logistic_model(1), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, y: (np.where(x > 1, np.nan, x), y), "NaN"),
+        (lambda x, y: (x, np.where(y > 0, np.inf, y)), "infinity"),
+        (lambda x, y: (x[:, 0], y), "one row each"),
+        (lambda x, y: (x[:0], y[:0]), "at least one record"),
+        (lambda x, y: (x.astype(np.int64), y), "integers without a public range"),
+        (lambda x, y: (x.astype(str), y), "must hold numbers"),
+    ],
+)
+def test_bad_records_are_named_before_anything_changes(change, message):
+    x, y = records(20)
+    model = at_the_optimum(x, y)
+    weights = model.get_weights()
+    with pytest.raises(ValueError, match=message):
+        perturbation(model).train(*change(x, y), steps=10, learning_rate=0.1)
+    for one, other in zip(model.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_round_is_not_cut():

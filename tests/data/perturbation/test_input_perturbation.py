@@ -29,6 +29,24 @@ def features(dataset) -> np.ndarray:
     return np.stack([x.numpy() for x, *_ in dataset])
 
 
+def swapped(x, y):
+    return y, x
+
+
+def interleaved(**order) -> tf.data.Dataset:
+    """Two records for each of four files, so to say."""
+    files = tf.data.Dataset.range(4)
+    return files.interleave(
+        lambda file: tf.data.Dataset.from_tensor_slices((X[:2], Y[:2])), num_parallel_calls=2, **order
+    )
+
+
+def in_any_order() -> tf.data.Options:
+    options = tf.data.Options()
+    options.deterministic = False
+    return options
+
+
 def flat(structure) -> np.ndarray:
     """All leaves side by side."""
     return np.concatenate([np.asarray(x).reshape(len(x), -1).astype(float) for x in tf.nest.flatten(structure)], axis=1)
@@ -109,6 +127,57 @@ class TestFixedNoise:
         model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
         model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
         assert model.fit(dataset, epochs=2, verbose=0).history["loss"][1] > 0
+
+
+class TestMemory:
+    RECORD = 5 * 4 + 8  # bytes of x and y
+
+    def passes(self, batch_size=None, keep=lambda d: d, **changed) -> int:
+        """How often three epochs read the records before the perturbation. All of them bring the same."""
+        read = []
+
+        def counted(number):
+            read.append(number)
+            return number
+
+        def source(x, y):
+            return x, tf.ensure_shape(tf.numpy_function(counted, [y], tf.int64), y.shape)
+
+        dataset = keep(records(y=np.arange(SIZE)).map(source))
+        if batch_size:
+            dataset = dataset.batch(batch_size)
+        perturbed = dataset.apply(perturbation(batch_size=batch_size, **changed))
+        expected = perturbation().on_arrays(X)
+        for _ in range(3):
+            found = list(perturbed)
+            assert np.array_equal(np.reshape(np.concatenate([np.atleast_2d(x) for x, _ in found]), X.shape), expected)
+        return len(read) / SIZE
+
+    def test_a_data_set_that_fits_is_read_and_perturbed_once(self):
+        assert self.passes() == 1
+        assert self.passes(memory_limit=SIZE * self.RECORD) == 1
+        assert self.passes(batch_size=30, memory_limit=SIZE * self.RECORD) == 1
+
+    def test_one_that_does_not_is_perturbed_alike_in_every_epoch(self):
+        assert self.passes(memory_limit=SIZE * self.RECORD - 1) == 3
+        assert self.passes(batch_size=30, memory_limit=SIZE * self.RECORD - 1) == 3
+        assert self.passes(memory_limit=0) == 3
+
+    def test_so_is_one_of_unknown_size(self):
+        assert self.passes(keep=lambda d: d.filter(lambda x, y: True)) == 3
+
+    def test_what_is_read_once_is_released_once(self):
+        """Another order or augmentation in later epochs has no effect; a second data set is still compared."""
+        random, p = np.random.default_rng(), perturbation()
+        jitter = lambda: random.random(X.shape[1], dtype=np.float32)  # noqa: E731
+
+        def augmented(x, y):
+            return x + tf.ensure_shape(tf.numpy_function(jitter, [], tf.float32), X.shape[1:]), y
+
+        moved = records().map(augmented).apply(p)
+        assert np.array_equal(features(moved), features(moved))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="Record 0 is not what it was before"):
+            features(records().map(augmented).apply(p))
 
 
 class TestForms:
@@ -208,7 +277,7 @@ class TestOrder:
         def augmented(x, y):
             return x + tf.ensure_shape(tf.numpy_function(jitter, [], tf.float32), X.shape[1:]), y
 
-        moved = records().map(augmented).apply(perturbation())
+        moved = records().map(augmented).apply(perturbation(memory_limit=0))
         assert len(features(moved)) == SIZE
         with pytest.raises(tf.errors.InvalidArgumentError, match="Record 0 is not what it was before"):
             features(moved)
@@ -249,11 +318,22 @@ class TestOrder:
             (lambda d: tf.data.Dataset.sample_from_datasets([d, d]), "sample_from_datasets"),
             (lambda d: d.shard(2, 0), r"shard\(\) before"),
             (lambda d: d.take(0), "empty"),
+            (lambda d: d.map(swapped, 2, deterministic=False), "deterministic=False before"),
+            (lambda d: d.batch(4, num_parallel_calls=2, deterministic=False).unbatch(), "deterministic=False before"),
+            (lambda d: interleaved(deterministic=False).map(swapped), "deterministic=False before"),
+            (lambda d: d.map(swapped, 2).with_options(in_any_order()).take(9), "deterministic=False before"),
         ],
     )
     def test_data_sets_without_a_stable_order_are_refused_at_once(self, change, message):
         with pytest.raises(ValueError, match=message):
             change(records()).apply(perturbation())
+
+    def test_parallel_reading_in_order_is_taken(self):
+        kept = records().map(swapped, 2, deterministic=True)
+        assert np.array_equal(
+            np.stack(list(kept.map(lambda y, x: x).apply(perturbation()))), perturbation().on_arrays(X)
+        )
+        assert len(features(interleaved().apply(perturbation()))) == 8
 
 
 class TestBadInput:
@@ -329,6 +409,8 @@ class TestBadInput:
             ({"name": 3}, "name"),
             ({"split": None}, "split"),
             ({"batch_size": 0}, "batch_size"),
+            ({"memory_limit": -1}, "memory_limit"),
+            ({"memory_limit": 0.5}, "memory_limit"),
         ],
     )
     def test_bad_arguments(self, changed, message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,23 +19,31 @@ _UNSTABLE = {
 }
 _UNSTABLE["ShuffleAndRepeat"] = _UNSTABLE["Shuffle"]
 _REPEATED = "repeat() before the perturbation gives a record a new number, and so new noise, at every repetition, which costs as many releases"
+_UNORDERED = (
+    "deterministic=False before the perturbation may give records other numbers, and so other noise, in every epoch"
+)
+_DETERMINISTIC = "Leave it out of map(), interleave(), batch() and the options"
 _ORDER = "Write dataset.apply(perturbation).shuffle(...).batch(...).repeat()"
 
 
 def perturbed(
-    dataset: tf.data.Dataset, records: Callable[[Any], PerturbedRecords], batch_size: int | None
+    dataset: tf.data.Dataset, records: Callable[[Any], PerturbedRecords], batch_size: int | None, memory_limit: int
 ) -> tf.data.Dataset:
-    """The data set with perturbed records in the same order, made by several threads, in batches if it was in batches."""
+    """The data set with perturbed records in the same order, made by several threads, in batches if it was in batches.
+
+    What comes out is kept, and the data set read once, if it is known to take no more bytes than the limit.
+    """
     found = pipeline_graph.transformations(dataset)
-    _check_order(dataset, found)
+    check_order(dataset, found)
     size = int(dataset.cardinality())
     if batch_size is not None:
         _check_batches(dataset, batch_size)
-        return _stable(_mapped(dataset, records(dataset.element_spec), batch_size), size)
+        released = _mapped(dataset, records(dataset.element_spec), batch_size)
+        return _kept(released, size, batch_size, memory_limit)
     lots = tf.nest.map_structure(_with_rows, dataset.element_spec)
     release = records(lots)
     released = _mapped(dataset.batch(release.rows), release, release.rows).unbatch()
-    return _stable(released, size)
+    return _kept(released, size, None, memory_limit)
 
 
 def _mapped(batches: tf.data.Dataset, release: PerturbedRecords, batch_size: int) -> tf.data.Dataset:
@@ -63,6 +72,23 @@ def _mapped(batches: tf.data.Dataset, release: PerturbedRecords, batch_size: int
     return numbered.map(one_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
+def _kept(released: tf.data.Dataset, size: int, batch_size: int | None, memory_limit: int) -> tf.data.Dataset:
+    """From the end of the first complete pass on in memory, which is then all that is read."""
+    known = size > 0 and size * _bytes(released.element_spec, batch_size) <= memory_limit
+    return _stable(released.cache() if known else released, size)
+
+
+def _bytes(element_spec: Any, batch_size: int | None) -> float:
+    """Of an element; infinite where the spec does not say."""
+    total = 0.0
+    for spec in tf.nest.flatten(element_spec):
+        if not isinstance(spec, tf.TensorSpec) or not spec.dtype.size or spec.shape.rank is None:
+            return math.inf
+        lengths = spec.shape.as_list() if batch_size is None else [batch_size, *spec.shape.as_list()[1:]]
+        total += math.inf if None in lengths else math.prod(lengths) * spec.dtype.size
+    return total
+
+
 def _stable(dataset: tf.data.Dataset, size: int) -> tf.data.Dataset:
     options = tf.data.Options()
     options.deterministic = True
@@ -79,10 +105,13 @@ def _with_rows(spec: Any) -> Any:
     return tf.TensorSpec([None, *spec.shape] if spec.shape.rank is not None else None, spec.dtype)
 
 
-def _check_order(dataset: tf.data.Dataset, found: frozenset[str]) -> None:
+def check_order(dataset: tf.data.Dataset, found: frozenset[str]) -> None:
+    """Raises where records have no stable numbers, or there are none."""
     for kind, reason in _UNSTABLE.items():
         if kind in found:
             raise ValueError(f"{reason}. {_ORDER}.")
+    if pipeline_graph.may_change_order(dataset):
+        raise ValueError(f"{_UNORDERED}. {_DETERMINISTIC}.")
     size = int(dataset.cardinality())
     if size == tf.data.INFINITE_CARDINALITY or found & pipeline_graph.REPEATING:
         raise ValueError(f"{_REPEATED}. {_ORDER}.")

@@ -2,70 +2,46 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
-
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdp.accounting import Relation, Status, checks
-from tfdp.accounting.claims import MEMBERSHIP, RECORD, Claim, in_short
+from tfdp.accounting import checks
 from tfdp.accounting.exposure import expose
-from tfdp.accounting.perturbation import RECORD_REASON, record_noise
-from tfdp.data.perturbation.influence import Influence, checked_arrays
-
-RULES = ("normalized", "literal")
-
-
-@dataclasses.dataclass(frozen=True)
-class PerturbedTraining:
-    """What algorithm 2 returns; its theta_priv is in the model.
-
-    Attributes:
-        x, y: D_priv: each record as it was last trained on, or as it is if that was without noise, or never.
-        noised: which records of x carry noise.
-        noisy_steps, steps: how many steps took a record with noise, and how many there were.
-        claims: nothing is proven; the paper's claim, with the reason.
-    """
-
-    x: np.ndarray
-    y: np.ndarray
-    noised: np.ndarray
-    noisy_steps: int
-    steps: int
-    claims: tuple[Claim, ...]
-
-    def __str__(self) -> str:
-        said = [
-            f"{claim.protects}: {in_short(claim)} ({claim.how}). {'. '.join(claim.reasons)}." for claim in self.claims
-        ]
-        return "\n".join(
-            [f"{self.noisy_steps:,} of {self.steps:,} steps on one record each were taken with noise on it.", *said]
-        )
+from tfdp.data.perturbation import records_so_far
+from tfdp.data.perturbation.influence_callback import InfluenceRounds
+from tfdp.data.perturbation.influence_rounds import Rounds, Setting
+from tfdp.data.perturbation.influence_training import OTHER_STEPS, PerturbedTraining, training_of
+from tfdp.data.perturbation.records_so_far import RecordsSoFar
 
 
 class InfluencePerturbation:
-    """Trains a model on one record a step, with Gaussian noise on records whose contribution is large.
+    """Trains a model on records of which those get Gaussian noise whose contribution is large.
 
     Formal guarantee: none. The trained model it starts from, which records get noise, and how much, all depend on the records.
 
-    From the weights the model has (the pretrained theta~), R = steps / local_steps rounds: each draws local_steps records, finds their
-    contributions c = H^-1 grad l(z, theta) / n at the round's first weights theta, and takes one gradient step on each. A record is
-    left as it is where ``e^-epsilon <= ||(c + theta) / theta|| <= e^epsilon`` (line 9; division by elements), and gets
-    N(0, sigma_t^2) with sigma_t of eq. 15 and w_t = ||grad_x grad_theta l|| at the weights of that step otherwise.
+    From the weights the model has (the pretrained theta~), R = T / local_steps rounds for T steps: each draws local_steps records and finds
+    their contributions c = H^-1 grad l(z, theta) / n at the round's first weights theta. A record is left as it is where
+    ``e^-epsilon <= ||(c + theta) / theta|| <= e^epsilon`` (line 9; division by elements), and gets N(0, sigma_t^2) otherwise, with
+    sigma_t of eq. 15 and w_t = ||grad_x grad_theta l||.
 
     | rule         | the norm in line 9                                                                          |
     |--------------|---------------------------------------------------------------------------------------------|
     | "normalized" | divided by the root of the number of weights, so that it is 1 where c is 0                    |
     | "literal"    | as printed: at least about that root, so that with e^(2 epsilon) weights all records get noise |
 
+    | way in                                    | whose steps they are                                                    |
+    |-------------------------------------------|-------------------------------------------------------------------------|
+    | `train(x, y, steps, learning_rate)`       | algorithm 2 to the letter: a gradient step on each record as it is drawn, w_t at the weights of that step |
+    | `dataset.apply(p)` and `p.callback()`     | those of `fit`, with any optimizer, on batches of the records as perturbed so far; w_t at the weights of the round |
+
     Example:
 
     >>> model.fit(x, y, epochs=100)  # ordinary training: theta~
-    >>> perturbation = tfdp.data.InfluencePerturbation(model, epsilon=1.0, delta=1e-5, lipschitz=1.0)
-    >>> result = perturbation.train(x, y, steps=1000, learning_rate=0.1)  # the model now holds theta_priv
-    >>> print(result)
+    >>> perturb = tfdp.data.InfluencePerturbation(model, epsilon=1.0, delta=1e-5, lipschitz=1.0)
+    >>> noisy = tf.data.Dataset.from_tensor_slices((x, y)).apply(perturb)
+    >>> model.fit(noisy.shuffle(len(x)).batch(1), epochs=5, callbacks=[perturb.callback()])  # the model now holds theta_priv
+    >>> print(perturb.result)  # its x and y are D_priv
 
     Args:
         model: built, compiled with its loss, and trained.
@@ -73,7 +49,7 @@ class InfluencePerturbation:
         lipschitz: G of eq. 15, of one record's loss in the weights.
         rule: see above.
         constant: c of eq. 15, which the paper does not give.
-        local_steps: T_local, records a round.
+        local_steps: T_local, steps and records a round.
         damping: added to the diagonal of the Hessian.
     """
 
@@ -89,83 +65,95 @@ class InfluencePerturbation:
         local_steps: int = 10,
         damping: float = 0.0,
     ):
-        if rule not in RULES:
-            raise ValueError(f"rule must be one of {', '.join(map(repr, RULES))}, not {rule!r}.")
-        record_noise(epsilon, delta, 1, 1, lipschitz, 1.0, constant)  # checks them all
-        self._model, self._rule, self._damping = model, rule, damping
-        self._epsilon, self._delta = float(epsilon), float(delta)
-        self._lipschitz, self._constant = float(lipschitz), float(constant)
-        self._local_steps = checks.count(
-            "local_steps", local_steps, "write how many records a round takes, such as 10", 1
-        )
-        checks.non_negative("damping", damping, "write what is added to the Hessian's diagonal, such as 0.01")
+        self._model = model
+        self._setting = Setting(epsilon, delta, lipschitz, rule, constant, local_steps, damping)
+        self._records: RecordsSoFar | None = None
+        self._rounds: Rounds | None = None
+
+    def __call__(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """The same records in the same order, each as perturbed by the time it is read; for `dataset.apply`.
+
+        The data set is of (x, y), not in batches, of known length and stable order. It is read once, here, and kept in memory. What
+        comes out can be read as soon as there is a `callback()`: until then its records are as they were given. What comes
+        between it and `fit` sees new values as far as it has not read ahead (`shuffle`, `prefetch`); `cache()` never does.
+        """
+        if self._records is not None:
+            raise ValueError(
+                "One InfluencePerturbation is for one data set. Make another for another data set or training."
+            )
+        self._check_model()
+        self._records = records_so_far.read(dataset)
+        return self._records.dataset()
+
+    def callback(self) -> InfluenceRounds:
+        """The rounds, for one call of `fit` on the data set that this was applied to.
+
+        As many records are drawn as `fit` takes steps, which is T of eq. 15: epochs times batches. With `batch(1)` a step is on one
+        record, as in the paper. Afterwards the data set shows D_priv, on which anything may be trained without a callback.
+        """
+        if self._records is None:
+            raise ValueError("There are no records yet: write noisy = dataset.apply(perturb) first, and fit on noisy.")
+        self._records.get_ready()
+        return InfluenceRounds(self._begin, self._setting.local_steps)
+
+    @property
+    def result(self) -> PerturbedTraining:
+        """Of `fit` with the callback, as far as it has come."""
+        if self._rounds is None:
+            raise ValueError("No round was held yet: give fit callbacks=[perturb.callback()].")
+        return training_of(self._rounds, self._setting, OTHER_STEPS)
 
     def train(self, x: np.ndarray, y: np.ndarray, steps: int, learning_rate: float) -> PerturbedTraining:
-        """Takes ``steps`` steps, and leaves theta_priv in the model.
+        """Takes ``steps`` steps of algorithm 2, and leaves theta_priv in the model.
 
         Weights that were trained privately before lose what was proven of them: their ledger gets an infinite line.
         """
-        if hasattr(self._model.optimizer, "ledger"):
+        self._check_model()
+        records, local_steps = RecordsSoFar(x, y), self._setting.local_steps
+        steps = checks.count("steps", steps, "write T, a multiple of local_steps, such as 1000", at_least=1)
+        learning_rate = checks.positive("learning_rate", learning_rate, "write alpha, such as 0.1")
+        if steps % local_steps:
+            raise ValueError(f"steps={steps} is no multiple of local_steps={local_steps}: a round is not cut.")
+        rounds = Rounds(self._model, records, self._setting, steps)
+        expose(self._model.trainable_variables)
+        step = tf.function(self._step, reduce_retracing=True)
+        for _ in range(steps // local_steps):
+            for number, large in rounds.draw(local_steps):
+                used = rounds.perturb(number, large)
+                if used is not None:
+                    step(rounds.derivatives, used, records.y[number : number + 1], learning_rate)
+        return training_of(rounds, self._setting)
+
+    def _begin(self, model: keras.Model, steps: int | None) -> Rounds:
+        """Of `fit`, before its first step."""
+        if model is not self._model:
+            raise ValueError(
+                f"The callback is for the model {self._model.name!r} that the InfluencePerturbation was made with, and fit trains "
+                f"{model.name!r}."
+            )
+        if self._rounds is not None:
+            raise ValueError(
+                "One InfluencePerturbation is for one call of fit, whose number of steps is in its noise. Go on without the callback, on "
+                "D_priv, or make another."
+            )
+        if not steps:
+            raise ValueError(
+                "The number of steps is not known, and is in the noise (T of eq. 15). Give fit steps_per_epoch=."
+            )
+        self._check_model()
+        self._rounds = Rounds(model, self._records, self._setting, steps)
+        expose(model.trainable_variables)
+        return self._rounds
+
+    def _check_model(self) -> None:
+        if hasattr(getattr(self._model, "optimizer", None), "ledger"):
             raise ValueError(
                 "The model is compiled with a private optimizer, whose ledger can't price these steps: nothing is proven of them. "
                 "Compile it with an ordinary one."
             )
-        x, y = checked_arrays(x, y)
-        steps = checks.count("steps", steps, "write T, a multiple of local_steps, such as 1000", at_least=1)
-        learning_rate = checks.positive("learning_rate", learning_rate, "write alpha, such as 0.1")
-        if steps % self._local_steps:
-            raise ValueError(f"steps={steps} is no multiple of local_steps={self._local_steps}: a round is not cut.")
-        influence = Influence(self._model, x, y, self._damping)
-        noise = record_noise(self._epsilon, self._delta, steps, len(x), self._lipschitz, 1.0, self._constant)
-        rng = np.random.default_rng()
-        expose(self._model.trainable_variables)
-        released, noised, noisy_steps = x.copy(), np.zeros(len(x), bool), 0
-        local = tf.function(self._local_step)
-        for _ in range(steps // self._local_steps):
-            drawn = rng.integers(len(x), size=self._local_steps)
-            large = self.large(influence.contributions(x[drawn], y[drawn]), influence.derivatives.read())
-            for i, noisy in zip(drawn, large, strict=True):
-                z = noise * rng.normal(size=x[i : i + 1].shape) if noisy else np.zeros_like(x[i : i + 1])
-                used = local(
-                    influence.derivatives, x[i : i + 1], y[i : i + 1], z.astype(np.float32), learning_rate, bool(noisy)
-                )
-                released[i], noised[i] = used[0], noisy
-            noisy_steps += int(large.sum())
-        return PerturbedTraining(released, y, noised, noisy_steps, steps, self._claims(steps, len(x)))
 
-    def large(self, contributions: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """Which contributions are beyond line 9's bounds."""
-        moved = contributions + weights
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.where(moved == weights, 1.0, moved / weights)  # 0 / 0 is unchanged
-        norms = np.linalg.norm(ratios, axis=1)
-        if self._rule == "normalized":
-            norms = norms / math.sqrt(len(weights))
-        return ~((norms >= math.exp(-self._epsilon)) & (norms <= math.exp(self._epsilon)))
-
-    def _local_step(self, derivatives, x, y, z, learning_rate, noisy: bool):
-        """One gradient step, on x + z / sqrt(w). Where no noise on x reaches the gradient (w = 0) there is no step: sigma_t is infinite."""
-        moves = True
-        if noisy:
-            norm = derivatives.mixed_norm(x, y)
-            moves = norm > 0
-            x = x + z * tf.where(moves, tf.math.rsqrt(tf.where(moves, norm, 1.0)), 0.0)
+    def _step(self, derivatives, x, y, learning_rate) -> None:
+        """Lines 10 and 12: one gradient step."""
         gradient = derivatives.split(derivatives.gradient(x, y))
         for variable, part in zip(self._model.trainable_variables, gradient, strict=True):
-            variable.assign_sub(
-                tf.where(moves, tf.cast(learning_rate * part, variable.dtype), tf.zeros_like(variable.value))
-            )
-        return x
-
-    def _claims(self, steps: int, size: int) -> tuple[Claim, ...]:
-        none = (
-            "The model starts from weights trained on the records without noise, and which records get noise, and how much, is chosen by "
-            "looking at them; the others are released and trained on as they are"
-        )
-        how = f"Kang et al. 2020, data perturbation, theorem 2, eq. 15: {steps:,} steps on {size:,} records, c = {self._constant:g}"
-        relation = Relation.REPLACE_ONE
-        return (
-            Claim(MEMBERSHIP, relation, math.inf, self._delta, None, Status.NONE, "no bound is known", (none,)),
-            Claim(RECORD, relation, math.inf, self._delta, None, Status.NONE, "no bound is known", (none,)),
-            Claim(MEMBERSHIP, relation, self._epsilon, self._delta, None, Status.AS_PUBLISHED, how, (RECORD_REASON,)),
-        )
+            variable.assign_sub(tf.cast(learning_rate * part, variable.dtype))

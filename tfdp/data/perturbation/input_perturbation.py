@@ -22,6 +22,7 @@ from tfdp.data.perturbation.seeds import RecordSeeds
 from tfdp.data.records import Records
 
 _LEAST_STDDEV = 1e-30
+_MEMORY_LIMIT = 2**30
 
 
 class InputPerturbation:
@@ -41,14 +42,17 @@ class InputPerturbation:
     | the same with `batch_size=`       | a row of a batch; all batches but the last have batch_size rows             |
     | `p.on_arrays(x, y)`               | a row of the arrays                                                         |
 
+    What comes out of a data set is kept in memory, up to `memory_limit`: after the first complete pass nothing of what comes before the
+    perturbation runs any more, as with `cache()`. Beyond the limit, or where the size is not known, every pass reads and draws anew.
+
     Elements are x or (x, y), x of any nesting. Labels are untouched without `randomized_response`. Data without a stable order
     is refused: where shuffle() or repeat() before it is seen, at once; else where a record is not what it was in an
-    earlier pass (which is all that can be seen of random augmentation).
+    earlier pass (which is all that can be seen of random augmentation, where it runs again).
 
     Example:
 
     >>> perturb = tfdp.data.InputPerturbation.proven(epsilon=8.0, delta=1e-5, clip_norm=1.0)
-    >>> train = tf.data.Dataset.from_tensor_slices((x, y)).apply(perturb).cache().shuffle(10_000).batch(256)
+    >>> train = tf.data.Dataset.from_tensor_slices((x, y)).apply(perturb).shuffle(10_000).batch(256)
     >>> model.fit(train, epochs=10)  # any optimizer
     >>> print(perturb.statement())
 
@@ -62,6 +66,7 @@ class InputPerturbation:
         randomized_response: the probability with which a label is drawn anew, from all public classes.
         classes: how many there are, for labels 0, 1, ...; or all of them, such as (-1, 1).
         batch_size: only for a data set of batches: their (largest) number of records.
+        memory_limit: in bytes, for each data set that this is applied to; 0 keeps nothing.
 
     Raises:
         ValueError: a bad argument; later, records that can't be perturbed.
@@ -78,6 +83,7 @@ class InputPerturbation:
         randomized_response: float = 0.0,
         classes: int | Sequence[int] | None = None,
         batch_size: int | None = None,
+        memory_limit: int = _MEMORY_LIMIT,
     ):
         stddev = checks.non_negative("stddev", stddev, "write the noise's standard deviation, such as 2.0")
         clip_norm = checks.positive("clip_norm", clip_norm, "write the most a record's features may weigh, such as 1.0")
@@ -91,6 +97,9 @@ class InputPerturbation:
         self._fingerprints = Fingerprints()
         self._forms: dict[str, PerturbedRecords] = {}
         self._delta: float | None = None
+        self._memory_limit = checks.count(
+            "memory_limit", memory_limit, "write how many bytes of records may be kept, such as 2**30", at_least=0
+        )
         self._batch_size = batch_size
         if batch_size is not None:
             advice = "write how many records a batch of the data set has, or leave it out if elements are records"
@@ -187,7 +196,7 @@ class InputPerturbation:
             raise ValueError(
                 f"A tf.data.Dataset is perturbed here, not a {type(dataset).__name__}: arrays go to on_arrays(x, y)."
             )
-        return perturbed_dataset.perturbed(dataset, self._records, self._batch_size)
+        return perturbed_dataset.perturbed(dataset, self._records, self._batch_size, self._memory_limit)
 
     def on_arrays(self, x: Any, y: Any = None) -> Any:
         """x, or (x, y), perturbed: numpy arrays in the structures that were given.

@@ -66,7 +66,7 @@ def feature_leaves(x_spec: Any, stddev: float, clip_norm: float) -> list[Leaf]:
     | bool, (u)int8, (u)int16           | their range is public: released as float32               |
     | larger integers, strings, complex | refused                                                  |
     """
-    named = tf.nest.flatten(map_leaves(_checked_leaf, x_spec, "x"))
+    named = tf.nest.flatten(map_leaves(checked_leaf, x_spec, "x"))
     if not named:
         raise ValueError("x holds no tensors: there is nothing to perturb.")
     coordinates = sum(leaf.coordinates for leaf in named)
@@ -84,7 +84,7 @@ def feature_leaves(x_spec: Any, stddev: float, clip_norm: float) -> list[Leaf]:
     return named
 
 
-def _checked_leaf(spec: Any, name: str) -> Leaf:
+def checked_leaf(spec: Any, name: str) -> Leaf:
     if not isinstance(spec, tf.TensorSpec):
         raise ValueError(
             f"{name} is a {type(spec).__name__}, not a dense tensor. Noise hides a record only if all records have one shape: pad "
