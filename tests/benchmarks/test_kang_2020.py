@@ -85,9 +85,9 @@ def test_what_is_proven_is_short_where_it_is_what_was_asked_for():
 
 def test_a_statement_is_shown_with_what_is_proven_of_whom():
     case = small_case()
-    for method, shown in (("output", "2"), ("input", "features 2"), ("dbdp", "none")):
-        steps = {"steps": 10} if method == "dbdp" else {}
-        model = PrivateLogisticRegression(method, epsilon=2.0, **steps).fit(case.x, case.y)
+    published = {"method": "input", "as_published": True, "steps": 10}
+    for arguments, shown in (({"method": "output"}, "2"), ({"method": "input"}, "features 2"), (published, "none")):
+        model = PrivateLogisticRegression(**arguments, epsilon=2.0).fit(case.x, case.y)
         assert kang_2020.proven(model.statement_) == shown
 
 

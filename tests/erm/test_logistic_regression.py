@@ -142,8 +142,13 @@ def test_classes_that_were_read_from_labels_are_named_as_not_protected(arguments
     model = PrivateLogisticRegression(**arguments).fit(x, y)
     assert READ_FROM_LABELS in " ".join(str(model.statement_).split())
     assert READ_FROM_LABELS in model.statement_.to_json()
-    model.set_params(classes=[0, 1]).fit(x, y)
-    assert READ_FROM_LABELS not in " ".join(str(model.statement_).split())
+
+
+def test_classes_that_were_given_are_not():
+    x, y = problems.blobs(50)
+    for method in ("output", "input"):
+        model = PrivateLogisticRegression(method, classes=[0, 1]).fit(x, y)
+        assert READ_FROM_LABELS not in " ".join(str(model.statement_).split())
 
 
 def test_the_statement_for_machines_is_strict_json_without_records():
