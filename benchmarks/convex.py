@@ -23,6 +23,7 @@ from tfdp.erm.logistic import mean_loss, minimised, smallest_mean_loss
 from tfdp.erm.records import Ball, signs_of
 
 PENALTY = 1e-3  # of the L that optimality gaps are of
+ALL = 10**9  # records in a lot: more than any set has
 
 _PENALTIES = {"regularization": (1e-3, 1e-2, 1e-1, 1.0)}
 _NOISY_SGD = {"method": "gradient", "epochs": 10, "regularization": PENALTY}
@@ -32,6 +33,7 @@ METHODS: dict[str, tuple[dict, dict[str, tuple]]] = {
     "gradient descent": ({"method": "output", "gradient_steps": 50}, _PENALTIES),
     "bolt-on SGD": ({"method": "output", "passes": 10}, _PENALTIES),
     "gradient": (_NOISY_SGD, {"learning_rate": (0.5, 3.0)}),
+    "gradient, all records": (_NOISY_SGD | {"epochs": 50, "batch_size": ALL}, {"learning_rate": (0.5, 3.0)}),
     "DP-LSSGD": (_NOISY_SGD | {"denoise": "laplacian"}, {"learning_rate": (0.5, 3.0)}),
     "input": ({"method": "input"}, {"regularization": (PENALTY,)}),
     "input, labels too": ({"method": "input", "randomized_response": None}, {"regularization": (PENALTY,)}),
@@ -62,7 +64,7 @@ def run(case: Case, method: str, epsilon: float, value: float, with_gap: bool) -
     fixed, ((argument, _),) = METHODS[method][0], METHODS[method][1].items()
     arguments = fixed | {argument: value}
     if fixed["method"] == "gradient":
-        arguments["batch_size"] = case.lot
+        arguments.setdefault("batch_size", case.lot)
     if "randomized_response" in fixed:
         arguments["randomized_response"] = case.label_noise(epsilon)
     model = PrivateLogisticRegression(**arguments, epsilon=epsilon, clip_norm=case.clip, classes=case.classes)

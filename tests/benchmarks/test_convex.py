@@ -30,7 +30,7 @@ def test_a_study_tunes_and_repeats_every_method_and_goes_on_where_it_was_stopped
 
 def test_the_slow_methods_run_in_small_and_say_what_is_proven(tmp_path, monkeypatch, capsys):
     """Bolt-on SGD, noisy SGD, the paper's noise on records, and DBDP: one run each, one value for each."""
-    methods = ["bolt-on SGD", "DP-LSSGD", "input, as published", "DBDP"]
+    methods = ["bolt-on SGD", "gradient, all records", "input, as published", "DBDP"]
     for method in methods:
         monkeypatch.setitem(convex.FAMILY.grids, method, (1.0,))
     study(convex, tmp_path, monkeypatch, "--epsilons", "1", "--runs", "1", "--methods", *methods)
