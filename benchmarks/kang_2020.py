@@ -136,14 +136,22 @@ def cell(found: list[dict]) -> str:
     return f"{accuracy:.1f} ({gap:.2g})"
 
 
+def counted_cell(found: list[dict] | None, most: int) -> str:
+    if not found:
+        return ""
+    return cell(found) if len(found) == most else f"{cell(found)}, {len(found)} of {most} runs"
+
+
 def table(family: Family, options: argparse.Namespace) -> str:
-    """A table for each case: a row a method, a column an epsilon; "accuracy (gap)" of the runs with all records."""
+    """A table for each case: a row a method, a column an epsilon; "accuracy (gap)" of the runs with all records, and how many where
+    that are fewer than elsewhere."""
     scores = Results(Path(options.json)).scores
     found: dict[tuple, list[dict]] = {}
     for setting, one in scores.items():
         if setting[1] != NOT_PRIVATE and not setting[5]:
             name, method, epsilon, *_ = setting
             found.setdefault((name, method, epsilon), []).append(one)
+    most = max(map(len, found.values()), default=0)
     blocks = []
     for name in (name for name in CLIPS if (name, NOT_PRIVATE) in scores):
         epsilons = sorted({epsilon for one, _, epsilon in found if one == name})
@@ -151,7 +159,7 @@ def table(family: Family, options: argparse.Namespace) -> str:
         for method in family.grids:
             runs = [found.get((name, method, epsilon)) for epsilon in epsilons]
             if any(runs):
-                rows.append([method, proven_of(epsilons, runs), *(cell(one) if one else "" for one in runs)])
+                rows.append([method, proven_of(epsilons, runs), *(counted_cell(one, most) for one in runs)])
         blocks.append(f"{name}\n\n{tables.markdown(['method', 'proven', *(f'{e:g}' for e in epsilons)], rows)}")
     return "\n\n".join(blocks)
 

@@ -57,6 +57,7 @@ def test_a_number_is_tuned_at_the_nearest_epsilon_on_held_out_records_and_used_f
 def test_the_table_has_a_row_a_method_with_what_is_proven(tmp_path, monkeypatch, capsys):
     fake = Fake()
     file = study(fake, tmp_path, monkeypatch, "--epsilons", "0.5", "7", "--runs", "2")
+    study(fake, tmp_path, monkeypatch, "--epsilons", "7", "--runs", "3", "--methods", "fixed")
     capsys.readouterr()
     monkeypatch.setattr("sys.argv", ["fake", "table", "--json", str(file)])
     fake.main()
@@ -66,8 +67,8 @@ def test_the_table_has_a_row_a_method_with_what_is_proven(tmp_path, monkeypatch,
         "| method | proven | 0.5 | 7 |",
         "| --- | --- | --- | --- |",
         "| no privacy | none | 95.0 |  |",
-        "| tuned | 0.5, none | 90.0 (0.25) | 90.0 (0.25) |",
-        "| fixed | 0.5, none | 80.0 (0.25) | 70.0 (0.25) |",
+        "| tuned | 0.5, none | 90.0 (0.25), 2 of 3 runs | 90.0 (0.25), 2 of 3 runs |",
+        "| fixed | 0.5, none | 80.0 (0.25), 2 of 3 runs | 70.0 (0.25) |",
     ]
 
 
