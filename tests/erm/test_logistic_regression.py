@@ -131,9 +131,24 @@ def test_the_statement_says_what_was_released_and_under_which_neighbours(method)
     assert max(map(len, str(fitted(method)[0].statement_).splitlines())) <= 100
 
 
-def test_classes_that_were_read_from_labels_are_named_as_not_protected():
+READ_FROM_LABELS = "Which classes there are: they were read from the labels"
+
+
+@pytest.mark.parametrize(
+    "arguments", [{}, {"method": "gradient", "epochs": 1}, {"method": "input"}, {"method": "dbdp", "steps": 10}]
+)
+def test_classes_that_were_read_from_labels_are_named_as_not_protected(arguments):
     x, y = problems.blobs(50)
-    assert "classes" in {limit.id for limit in PrivateLogisticRegression().fit(x, y).statement_.not_protected}
+    model = PrivateLogisticRegression(**arguments).fit(x, y)
+    assert READ_FROM_LABELS in " ".join(str(model.statement_).split())
+    assert READ_FROM_LABELS in model.statement_.to_json()
+
+
+def test_classes_that_were_given_are_not():
+    x, y = problems.blobs(50)
+    for method in ("output", "input"):
+        model = PrivateLogisticRegression(method, classes=[0, 1]).fit(x, y)
+        assert READ_FROM_LABELS not in " ".join(str(model.statement_).split())
 
 
 def test_the_statement_for_machines_is_strict_json_without_records():
@@ -162,6 +177,10 @@ def test_the_statement_for_machines_is_strict_json_without_records():
         ({"epochs": 3}, "epochs is an argument of method='gradient'"),
         ({"method": "output", "batch_size": 5}, "batch_size goes with passes="),
         ({"method": "output", "passes": 0}, "passes must be at least 1"),
+        ({"method": "output", "gradient_steps": 0}, "gradient_steps must be at least 1"),
+        ({"method": "output", "gradient_steps": 5, "passes": 2}, "not both"),
+        ({"method": "output", "gradient_steps": 5, "batch_size": 2}, "batch_size goes with passes="),
+        ({"gradient_steps": 5}, "gradient_steps is an argument of method='output'"),
         ({"method": "dbdp", "steps": 15}, "multiple of local_steps"),
         ({"method": "input", "neighbours": "zero_out"}, "neighbours must be 'replace_one'"),
         ({"method": "input", "steps": 10}, "as_published=True"),

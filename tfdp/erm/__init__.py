@@ -6,6 +6,7 @@ conventions, without needing scikit-learn.
 """
 
 from tfdp.erm.bolt_on import BoltOnSGD
+from tfdp.erm.gradient_descent import GradientDescent
 from tfdp.erm.logistic_regression import PrivateLogisticRegression
 from tfdp.erm.objective import ObjectivePerturbation
 from tfdp.erm.output import OutputPerturbation
@@ -15,6 +16,7 @@ from tfdp.erm.statement import ConvexStatement
 __all__ = [
     "BoltOnSGD",
     "ConvexStatement",
+    "GradientDescent",
     "ObjectivePerturbation",
     "OutputPerturbation",
     "PrivateLogisticRegression",

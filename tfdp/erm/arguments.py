@@ -21,7 +21,7 @@ NEIGHBOURS = {
 }
 _OWN = {
     "objective": {"noise_seed": None},
-    "output": {"noise_seed": None, "passes": None, "batch_size": 50},
+    "output": {"noise_seed": None, "passes": None, "batch_size": 50, "gradient_steps": None},
     "gradient": {"epochs": 20, "batch_size": 256, "learning_rate": 1.0, "denoise": None},
     "input": {"randomized_response": 0.0, "as_published": False, "steps": 100, "learning_rate": 1.0},
     "dbdp": {"steps": 1000, "learning_rate": 0.1},
@@ -45,8 +45,8 @@ def check_arguments(given: dict[str, Any]) -> None:
             raise ValueError(f"{name} is an argument of method={takers}. Leave it out of method={method!r}.")
     for name, value in own_arguments(given).items():
         _CHECKS[name](value)
-    if method == "output" and given["passes"] is None and given["batch_size"] is not None:
-        raise ValueError("batch_size goes with passes=, bolt-on SGD: without it the minimiser is exact.")
+    if method == "output":
+        _check_output(given)
     if method == "input" and not given["as_published"]:
         for name in ("steps", "learning_rate"):
             if given[name] is not None:
@@ -72,6 +72,13 @@ def _check_common(given: dict[str, Any]) -> None:
         checks.positive("intercept_scaling", given["intercept_scaling"], "write 1.0, or fit_intercept=False")
 
 
+def _check_output(given: dict[str, Any]) -> None:
+    if given["passes"] is None and given["batch_size"] is not None:
+        raise ValueError("batch_size goes with passes=, bolt-on SGD: without it all records are used at once.")
+    if given["passes"] is not None and given["gradient_steps"] is not None:
+        raise ValueError("Give passes= (bolt-on SGD) or gradient_steps= (gradient descent), not both.")
+
+
 def _check_bool(name: str, value: Any) -> None:
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, not {value!r}.")
@@ -89,6 +96,10 @@ _CHECKS = {
     ),
     "passes": lambda value: (
         value is None or checks.count("passes", value, "write how often SGD sees the records", at_least=1)
+    ),
+    "gradient_steps": lambda value: (
+        value is None
+        or checks.count("gradient_steps", value, "write how many steps of gradient descent, such as 100", at_least=1)
     ),
     "epochs": lambda value: checks.count(
         "epochs", value, "write how many passes over the data, such as 20", at_least=1

@@ -58,8 +58,8 @@ class BoltOnSGD(OutputPerturbation):
                 weights = weights - min(1 / beta, 1 / (penalty * t)) * (slope / self.batch_size + penalty * weights)
         return weights
 
-    def described(self) -> str:
-        return f"after {self.passes} passes of SGD in batches of {self.batch_size}, {super().described()}"
+    def which(self) -> str:
+        return f"the weights after {self.passes} passes of SGD in batches of {self.batch_size}"
 
     def how(self) -> str:
         return "bolt-on SGD: the exact Gaussian mechanism on the sensitivity of its last weights"

@@ -13,15 +13,16 @@ from tfdp.erm import dbdp, gradient
 from tfdp.erm import input as noise_on_records
 from tfdp.erm.arguments import NEIGHBOURS, check_arguments, own_arguments
 from tfdp.erm.bolt_on import BoltOnSGD
+from tfdp.erm.gradient_descent import GradientDescent
 from tfdp.erm.logistic import mean_loss, smallest_mean_loss
 from tfdp.erm.noise import SecretNormals
 from tfdp.erm.objective import ObjectivePerturbation
 from tfdp.erm.output import OutputPerturbation
 from tfdp.erm.records import Ball, checked_classes, checked_features, checked_labels, signs_of
 from tfdp.erm.setting import Setting
-from tfdp.erm.statement import statement_of
+from tfdp.erm.statement import statement_of, with_classes_of_the_labels
 
-_AT_ONCE = {"objective": ObjectivePerturbation, "output": OutputPerturbation}
+_AT_ONCE = ("objective", "output")
 _IN_STEPS = {"gradient": gradient, "input": noise_on_records, "dbdp": dbdp}
 
 
@@ -56,6 +57,8 @@ class PrivateLogisticRegression:
             left to the minimum.
         passes, batch_size: of "output" (None, 50): in place of the exact minimiser, so many passes of SGD (bolt-on SGD, Wu et al. 2017):
             the same noise, for more weights than a matrix of their squares can hold.
+        gradient_steps: of "output" (None): in place of the exact minimiser, so many steps of gradient descent from 0 (Zhang et al. 2017):
+            no more noise, less for few steps, and any number of weights.
         epochs, batch_size, learning_rate, denoise: of "gradient" (20, 256, 1.0, None): passes over the data, expected lot
             size, learning rate, and "laplacian" for DP-LSSGD (Wang et al. 2019) or "ks".
         randomized_response: of "input" (0.0): the share of labels that are drawn anew. Without it labels are not protected, and
@@ -87,6 +90,7 @@ class PrivateLogisticRegression:
         neighbours: str | None = None,
         tol: float = 1e-6,
         passes: int | None = None,
+        gradient_steps: int | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
         learning_rate: float | None = None,
@@ -107,6 +111,7 @@ class PrivateLogisticRegression:
         self.neighbours = neighbours
         self.tol = tol
         self.passes = passes
+        self.gradient_steps = gradient_steps
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -125,7 +130,8 @@ class PrivateLogisticRegression:
         ball, signs = self._ball(), signs_of(labels, classes)
         inside = ball.inside(features)
         setting = self._setting(inside, signs, ball)
-        weights, self.statement_, self.regularization_ = self._trained(setting, inside, signs)
+        weights, statement, self.regularization_ = self._trained(setting, inside, signs)
+        self.statement_ = with_classes_of_the_labels(statement) if self.classes is None else statement
         self.classes_ = classes
         self.n_features_in_ = features.shape[1]
         self.coef_, self.intercept_ = ball.unscaled(weights)
@@ -136,14 +142,22 @@ class PrivateLogisticRegression:
         """(weights, statement, lambda as used)"""
         own = own_arguments(self.get_params())
         if self.method in _AT_ONCE:
-            normals, passes = SecretNormals(own.pop("noise_seed")), own.get("passes")
-            mechanism = BoltOnSGD.calibrated(setting, **own) if passes else _AT_ONCE[self.method].calibrated(setting)
+            normals, mechanism = SecretNormals(own["noise_seed"]), self._mechanism(setting, own)
             weights = mechanism.release(inside, signs, normals)
-            statement = statement_of(mechanism, normals.seeded, classes_given=self.classes is not None)
+            statement = statement_of(mechanism, normals.seeded)
             return weights, statement, mechanism.regularization / setting.records
         if self.method == "input":
             own["has_intercept"] = self.fit_intercept
         return *_IN_STEPS[self.method].trained(setting, inside, signs, **own), setting.penalty
+
+    def _mechanism(self, setting: Setting, own: dict[str, Any]) -> ObjectivePerturbation | OutputPerturbation:
+        if self.method == "objective":
+            return ObjectivePerturbation.calibrated(setting)
+        if own["passes"] is not None:
+            return BoltOnSGD.calibrated(setting, passes=own["passes"], batch_size=own["batch_size"])
+        if own["gradient_steps"] is not None:
+            return GradientDescent.calibrated(setting, gradient_steps=own["gradient_steps"])
+        return OutputPerturbation.calibrated(setting)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Scores ``[records]`` for two classes (positive: the second one), else ``[records, classes]``."""

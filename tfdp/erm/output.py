@@ -80,9 +80,13 @@ class OutputPerturbation:
         weights = self.found(features, signs, normals)
         return on_a_grid(weights + self.noise_stddev * normals(weights.shape), self.noise_stddev)
 
+    def which(self) -> str:
+        """What is released with noise, in words."""
+        return "the weights that minimise the loss"
+
     def described(self) -> str:
         return (
-            f"the weights that minimise the loss (output perturbation) with Gaussian noise of standard deviation {self.noise_stddev:.4g} "
+            f"{self.which()} (output perturbation) with Gaussian noise of standard deviation {self.noise_stddev:.4g} "
             f"each, {1 / self.mu:.4g} times the l2 sensitivity {self.sensitivity:.4g}; fits: {self.setting.fits}"
         )
 

@@ -10,8 +10,10 @@ import math
 
 from tfdp.accounting import Relation, Status, Tradeoff
 from tfdp.accounting.claims import MEMBERSHIP, Claim, in_short, section, strict_json
+from tfdp.data import PerturbationStatement
 from tfdp.erm.objective import ObjectivePerturbation
 from tfdp.erm.output import OutputPerturbation
+from tfdp.report import Statement
 from tfdp.report.not_protected import Limit
 from tfdp.report.wording import accusations, told_apart
 
@@ -120,9 +122,7 @@ class ConvexStatement:
         return strict_json(content)
 
 
-def statement_of(
-    mechanism: ObjectivePerturbation | OutputPerturbation, seeded: bool, classes_given: bool
-) -> ConvexStatement:
+def statement_of(mechanism: ObjectivePerturbation | OutputPerturbation, seeded: bool) -> ConvexStatement:
     """Of one release by `mechanism`: proven if the noise is secret."""
     setting = mechanism.setting
     epsilon, mu, status, how, reasons = setting.epsilon, mechanism.gdp_mu, Status.PROVEN, mechanism.how(), ()
@@ -136,10 +136,22 @@ def statement_of(
         relation=setting.relation,
         records=setting.records,
         released=mechanism.described(),
-        not_protected=NEVER_PROTECTED if classes_given else (CLASSES_OF_THE_LABELS, *NEVER_PROTECTED),
+        not_protected=NEVER_PROTECTED,
         tradeoff=mechanism.tradeoff(),
         missing_tails=setting.delta - setting.delta_left,
     )
+
+
+def with_classes_of_the_labels(
+    statement: ConvexStatement | Statement | PerturbationStatement,
+) -> ConvexStatement | Statement | PerturbationStatement:
+    """The same statement, which also says that classes are not protected: those of other rooms say it with each claim."""
+    if isinstance(statement, ConvexStatement):
+        limits = (CLASSES_OF_THE_LABELS, *statement.not_protected)
+        return dataclasses.replace(statement, not_protected=limits)
+    reason = f"Not protected: {CLASSES_OF_THE_LABELS.text}"
+    claims = (dataclasses.replace(claim, reasons=(*claim.reasons, reason)) for claim in statement.claims)
+    return dataclasses.replace(statement, claims=tuple(claims))
 
 
 def _claim(claim: Claim) -> str:
