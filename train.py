@@ -4,7 +4,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-from experiments.commands import main  # noqa: E402
+from experiments.commands import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -17,117 +17,27 @@ the first was stopped.
 """
 
 import argparse
-import dataclasses
-import functools
 import itertools
-import math
 import sys
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks import tables
-from benchmarks.directional import Results
-from tfdp.accounting import Status
-from tfdp.accounting.claims import FEATURES
-from tfdp.erm import PrivateLogisticRegression
-from tfdp.erm.logistic import minimised, smallest_mean_loss
-from tfdp.erm.records import Ball, signs_of
+from experiments.convex import METHODS, NOT_PRIVATE, Case, run, without_privacy
+from experiments.papers.reproduce import proven
+from experiments.results import Results
+from experiments.tables import markdown
+from experiments.tasks import TASKS
 
-PENALTY = 1e-3  # of the L that optimality gaps are of
-NOT_PRIVATE = "no privacy"
 EPSILONS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 3.0, 7.0)
 
-CLIPS = {"kddcup99": 5.0, "adult": 4.0, "bank": 5.0, "breast_cancer": 3.0, "creditcard": 5.0, "iris": 2.0}
-
-METHODS: dict[str, tuple[dict, dict[str, tuple]]] = {
-    "objective": ({"method": "objective"}, {"regularization": (1e-6, 1e-4, 1e-3, 1e-2)}),
-    "output": ({"method": "output"}, {"regularization": (1e-3, 1e-2, 1e-1, 1.0)}),
-    "bolt-on SGD": ({"method": "output", "passes": 10}, {"regularization": (1e-3, 1e-2, 1e-1, 1.0)}),
-    "gradient": ({"method": "gradient", "epochs": 10, "regularization": PENALTY}, {"learning_rate": (0.5, 3.0)}),
-    "DP-LSSGD": (
-        {"method": "gradient", "epochs": 10, "regularization": PENALTY, "denoise": "laplacian"},
-        {"learning_rate": (0.5, 3.0)},
-    ),
-    "input": ({"method": "input"}, {"regularization": (1e-4, 1e-2)}),
-    "input, labels too": ({"method": "input", "randomized_response": None}, {"regularization": (1e-4, 1e-2)}),
-    "input, as published": ({"method": "input", "as_published": True}, {"regularization": (1e-3, 1e-1)}),
-    "DBDP": ({"method": "dbdp", "steps": 500, "regularization": PENALTY}, {"learning_rate": (0.01, 0.1)}),
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class Case:
-    x: np.ndarray
-    y: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
-    clip: float
-
-    @property
-    def classes(self) -> np.ndarray:
-        return np.arange(self.y.max() + 1)
-
-    @property
-    def held_out(self) -> "Case":
-        """A tenth of the training records in place of the test records."""
-        order = np.random.default_rng(0).permutation(len(self.y))
-        test, train = order[: len(order) // 10], order[len(order) // 10 :]
-        return dataclasses.replace(self, x=self.x[train], y=self.y[train], x_test=self.x[test], y_test=self.y[test])
-
-    @functools.cached_property
-    def inside(self) -> tuple[np.ndarray, np.ndarray]:
-        return Ball(self.clip, 1.0).inside(self.x), signs_of(self.y, self.classes)
-
-    @functools.cached_property
-    def optimum(self) -> float:
-        return smallest_mean_loss(*self.inside, PENALTY)
-
-    def gap(self, model: PrivateLogisticRegression) -> float:
-        scores, signs = model.decision_function(self.x).reshape(len(self.x), -1).T, self.inside[1]
-        norms = (model.coef_**2).sum() * self.clip**2 + (model.intercept_**2).sum()
-        return float(np.logaddexp(0, -signs * scores).mean(axis=1).sum() + PENALTY / 2 * norms) - self.optimum
+CASES = ("kddcup99", "adult", "bank", "breast_cancer", "creditcard", "iris")
 
 
 def load(folder: str, name: str) -> Case:
     with np.load(Path(folder) / f"{name}.npz") as data:
         x, x_test = (data[part].astype(np.float64) for part in ("x_train", "x_test"))
-        return Case(x, data["y_train"].astype(int), x_test, data["y_test"].astype(int), CLIPS[name])
-
-
-def run(case: Case, method: str, epsilon: float, value: float, with_gap: bool) -> dict:
-    """One fit: accuracy in per cent, what is proven, and the gap of a fit with L's own penalty."""
-    fixed, ((argument, _),) = METHODS[method][0], METHODS[method][1].items()
-    arguments = fixed | {argument: value}
-    if fixed["method"] == "gradient":
-        arguments["batch_size"] = min(256, max(1, len(case.y) // 4))
-    if "randomized_response" in fixed:  # half of epsilon for the label
-        arguments["randomized_response"] = len(case.classes) / (len(case.classes) + math.expm1(epsilon / 2))
-    model = PrivateLogisticRegression(**arguments, epsilon=epsilon, clip_norm=case.clip, classes=case.classes)
-    model.fit(case.x, case.y)
-    found = {"accuracy": 100 * model.score(case.x_test, case.y_test), "proven": proven(model.statement_)}
-    if with_gap:
-        if model.regularization != PENALTY:
-            model.set_params(regularization=PENALTY).fit(case.x, case.y)
-        found["gap"] = case.gap(model)
-    return found
-
-
-def proven(statement) -> str:
-    if statement.epsilon is not None:
-        return f"{statement.epsilon:.3g}"
-    features = [c for c in statement.claims if c.protects == FEATURES and c.status is Status.PROVEN]
-    return f"features {features[0].epsilon:.3g}" if features else "none"
-
-
-def without_privacy(case: Case) -> float:
-    """Test accuracy of the optimum of L."""
-    features, signs = case.inside
-    start = np.zeros((len(signs), features.shape[1]))
-    weights = minimised(features, signs, PENALTY * len(features), start, 1e-6)
-    scores = Ball(case.clip, 1.0).inside(case.x_test) @ weights.T
-    chosen = (scores[:, 0] > 0).astype(int) if len(weights) == 1 else scores.argmax(axis=1)
-    return 100 * float((chosen == case.y_test).mean())
+        return Case(x, data["y_train"].astype(int), x_test, data["y_test"].astype(int), TASKS[name].feature_norm)
 
 
 def study(options: argparse.Namespace) -> None:
@@ -142,7 +52,8 @@ def study(options: argparse.Namespace) -> None:
             def once(*setting, name=name, case=case, held_out=held_out) -> dict:
                 (method, epsilon, value, _, tuning), key = setting, (name, *setting)
                 if key not in results.scores:
-                    results.add(key, run(held_out if tuning else case, method, epsilon, value, not tuning))
+                    found = run(held_out if tuning else case, method, epsilon, value, not tuning)
+                    results.add(key, {"proven": proven([found])} | {n: v for n, v in found.items() if n != "statement"})
                 return results.scores[key]
 
             (grid,) = METHODS[method][1].values()
@@ -177,9 +88,9 @@ def table(options: argparse.Namespace) -> None:
             name, method, epsilon, value, *_ = setting
             found.setdefault((name, epsilon, method, value), []).append(one)
     rows += [row(*key, ones) for key, ones in found.items()]
-    cases, methods = list(CLIPS), [NOT_PRIVATE, *METHODS]
+    cases, methods = list(CASES), [NOT_PRIVATE, *METHODS]
     rows.sort(key=lambda one: (cases.index(one[0]), float(one[1] or 0), methods.index(one[2])))
-    print(tables.markdown(COLUMNS, rows))
+    print(markdown(COLUMNS, rows))
 
 
 def main() -> int:
@@ -189,7 +100,7 @@ def main() -> int:
     for command in (commands.add_parser("table"), options):
         command.add_argument("--json", default="results/convex.jsonl")
     options.add_argument("--data-dir", required=True, help="where <name>.npz lie")
-    options.add_argument("--cases", nargs="+", default=list(CLIPS), choices=list(CLIPS))
+    options.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     options.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     options.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
     options.add_argument("--runs", type=int, default=5)

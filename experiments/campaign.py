@@ -60,7 +60,11 @@ class TrainingRun:
 
     def quick(self, has_data: bool) -> TrainingRun:
         """Two epochs at most."""
-        small = {"epochs": min(2, self.settings.epochs), "batch_size": min(128, self.settings.batch_size), "records": 1000}
+        small = {
+            "epochs": min(2, self.settings.epochs),
+            "batch_size": min(128, self.settings.batch_size),
+            "records": 1000,
+        }
         if not has_data:
             small |= {"dataset": "digits", "model": "one_hidden_layer"}
         return TrainingRun(self.settings.replaced(**small))
@@ -97,7 +101,9 @@ class Campaign:
             left = (time.monotonic() - begun) / number * (len(missing) - number)
             score, proven = record["score"], record.get("statement", {}).get("epsilon")
             told = f"{record['metric']} {score:.4g}" + ("" if proven is None else f", proven epsilon {proven:.3g}")
-            self._say(f"{number} of {len(missing)}: {run.label}: {told} ({duration(record['seconds'])}; {duration(left)} left)")
+            self._say(
+                f"{number} of {len(missing)}: {run.label}: {told} ({duration(record['seconds'])}; {duration(left)} left)"
+            )
         return [self.record(run) for run in runs]
 
     def _run(self, run: Run) -> Record:

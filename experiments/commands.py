@@ -49,7 +49,9 @@ def main(given: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     wide = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
-        "train.py", description="Differentially private training: runs, sweeps, papers, reports.\n" + _START, formatter_class=wide
+        "train.py",
+        description="Differentially private training: runs, sweeps, papers, reports.\n" + _START,
+        formatter_class=wide,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, about, arguments, do in (
@@ -58,7 +60,9 @@ def _parser() -> argparse.ArgumentParser:
         ("paper", "a table or figure of one of the papers", _paper_arguments, _paper),
         ("report", "figures and report of a folder, made anew", _report_arguments, _report),
     ):
-        one = commands.add_parser(name, help=about, description=about[0].upper() + about[1:] + ".", formatter_class=wide)
+        one = commands.add_parser(
+            name, help=about, description=about[0].upper() + about[1:] + ".", formatter_class=wide
+        )
         arguments(one)
         one.set_defaults(do=do)
     return parser
@@ -67,20 +71,35 @@ def _parser() -> argparse.ArgumentParser:
 def _training_arguments(parser: argparse.ArgumentParser) -> None:
     """Of runs and sweeps. What is not given is the data set's."""
     what = parser.add_argument_group("what is trained")
-    what.add_argument("--dataset", default="digits", metavar="NAME", help=f"one of {', '.join(TASKS)} (digits needs no file)")
-    what.add_argument("--data-dir", metavar="DIR", help="folder with NAME.npz, or with what tensorflow-datasets prepared")
+    what.add_argument(
+        "--dataset", default="digits", metavar="NAME", help=f"one of {', '.join(TASKS)} (digits needs no file)"
+    )
+    what.add_argument(
+        "--data-dir", metavar="DIR", help="folder with NAME.npz, or with what tensorflow-datasets prepared"
+    )
     what.add_argument("--model", metavar="NAME", help=f"one of {', '.join(NETWORKS)}; default: the data set's")
     how = parser.add_argument_group("how (default: what is usual for the data set)")
     how.add_argument("--epochs", type=int, help="passes of ceil(n / batch size) random lots")
     how.add_argument("--batch-size", type=int, help="expected number of records in a lot")
     how.add_argument("--learning-rate", type=float)
     how.add_argument("--momentum", type=float, help="of SGD")
-    how.add_argument("--clip", type=float, help="largest l2 norm of a record's gradient (noise on records: of its features)")
-    how.add_argument("--ema", type=float, metavar="MOMENTUM", help="average the weights over the steps, such as 0.99; costs no privacy")
+    how.add_argument(
+        "--clip", type=float, help="largest l2 norm of a record's gradient (noise on records: of its features)"
+    )
+    how.add_argument(
+        "--ema",
+        type=float,
+        metavar="MOMENTUM",
+        help="average the weights over the steps, such as 0.99; costs no privacy",
+    )
     how.add_argument("--noise", metavar="FAMILY", help=f"of encoded methods: {', '.join(NOISES)}")
     how.add_argument("--max-physical-batch", type=int, metavar="N", help="run larger lots in parts, for less memory")
     how.add_argument("--records", type=int, metavar="N", help="train on the first N records only")
-    how.add_argument("--held-out", action="store_true", help="score on a tenth of the training records, held out: to choose settings by")
+    how.add_argument(
+        "--held-out",
+        action="store_true",
+        help="score on a tenth of the training records, held out: to choose settings by",
+    )
     how.add_argument(
         "--argument",
         action="append",
@@ -96,10 +115,14 @@ def _training_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _training_arguments(parser)
-    parser.add_argument("--method", default="directional-adam", metavar="NAME", help="one of the methods below (directional-adam)")
+    parser.add_argument(
+        "--method", default="directional-adam", metavar="NAME", help="one of the methods below (directional-adam)"
+    )
     parser.add_argument("--epsilon", type=float, help="the noise is found so that this is not exceeded")
     parser.add_argument(
-        "--noise-multiplier", type=float, help="how much noise, in units of the clip; with --epsilon training stops there"
+        "--noise-multiplier",
+        type=float,
+        help="how much noise, in units of the clip; with --epsilon training stops there",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the first weights; noise and lots have none (0)")
     parser.add_argument("--tensorboard", action="store_true", help="write logs for TensorBoard as well")
@@ -109,7 +132,9 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
     _training_arguments(parser)
     methods = ["noisy-adam", "directional-adam"]
-    parser.add_argument("--methods", nargs="+", default=methods, metavar="NAME", help=f"of those below ({' '.join(methods)})")
+    parser.add_argument(
+        "--methods", nargs="+", default=methods, metavar="NAME", help=f"of those below ({' '.join(methods)})"
+    )
     parser.add_argument("--epsilons", nargs="+", type=float, default=[0.5, 1.0, 3.0], help="targets (0.5 1 3)")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each (3)")
     parser.epilog = _methods()
@@ -118,16 +143,24 @@ def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
 def _paper_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="one of those below")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with NAME.npz of the data sets; --quick needs none")
-    parser.add_argument("--quick", action="store_true", help="a trial in under 3 minutes: embedded digits, few steps, one seed")
+    parser.add_argument(
+        "--quick", action="store_true", help="a trial in under 3 minutes: embedded digits, few steps, one seed"
+    )
     parser.add_argument("--seeds", type=int, help="runs of each setting (default: 5, in a trial 1)")
-    parser.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="rows whose name contains one of these, such as mnist")
-    parser.add_argument("--folder", type=Path, default=_FOLDER / "papers", help="where results go (saved_models/papers)")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="TEXT", help="rows whose name contains one of these, such as mnist"
+    )
+    parser.add_argument(
+        "--folder", type=Path, default=_FOLDER / "papers", help="where results go (saved_models/papers)"
+    )
     width = max(map(len, papers.TITLES))
     parser.epilog = "names:\n" + "\n".join(f"  {name:{width}}  {title}" for name, title in papers.TITLES.items())
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", type=Path, metavar="DIR", help="folder of a run, a sweep, or a paper's table or figure")
+    parser.add_argument(
+        "directory", type=Path, metavar="DIR", help="folder of a run, a sweep, or a paper's table or figure"
+    )
 
 
 def _methods() -> str:
@@ -137,7 +170,19 @@ def _methods() -> str:
 
 def _given(options: argparse.Namespace) -> dict[str, Any]:
     """The settings that were given."""
-    names = ("dataset", "model", "epochs", "batch_size", "learning_rate", "momentum", "clip", "ema", "noise", "delta", "records")
+    names = (
+        "dataset",
+        "model",
+        "epochs",
+        "batch_size",
+        "learning_rate",
+        "momentum",
+        "clip",
+        "ema",
+        "noise",
+        "delta",
+        "records",
+    )
     found = {name: getattr(options, name) for name in (*names, "max_physical_batch")}
     return found | {"arguments": dict(map(_argument, options.arguments)) or None, "held_out": options.held_out}
 

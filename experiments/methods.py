@@ -49,9 +49,7 @@ METHODS = {
     "adaclip-adam": Method("AdaClip (Pichapati et al. 2019), Adam", "adam", "AdaClipDPAdam"),
     "encoded-sgd": Method("encoded gradients, any noise (after Nasr et al. 2020), SGD", "sgd", "EncodedDPSGD"),
     "encoded-adam": Method("encoded gradients, any noise (after Nasr et al. 2020), Adam", "adam", "EncodedDPAdam"),
-    "dp-lssgd": Method(
-        "noisy SGD, smoothed (Wang et al. 2019)", "sgd", "NoisySGD", arguments={"denoise": "laplacian"}
-    ),
+    "dp-lssgd": Method("noisy SGD, smoothed (Wang et al. 2019)", "sgd", "NoisySGD", arguments={"denoise": "laplacian"}),
     "input-perturbation": Method("noise on the records, once; then ordinary Adam", "adam", where=RECORDS),
     "input-perturbation-published": Method(
         "noise on the records by Kang et al. 2020, input perturbation, eq. 12", "adam", where=RECORDS, published="input"

@@ -29,7 +29,9 @@ def execute(
     folder = RunFolder(path)
     folder.begin(settings, command)
     if folder.finished:
-        print(f"{path} is finished already. Its report: {path / 'report.html'}. To run it again, delete the folder or give --name.")
+        print(
+            f"{path} is finished already. Its report: {path / 'report.html'}. To run it again, delete the folder or give --name."
+        )
         return
     if not training.is_private(settings):
         print(f"\n{run_report.NO_PRIVACY}\n")
@@ -38,5 +40,7 @@ def execute(
     run_report.write(folder)
     training.clean(path)
     print(f"\n{trained.statement}\n")
-    print(f"Test {trained.record['metric']}: {run_report.score_text(trained.record)} of {trained.record['test_records']:,} records.")
+    print(
+        f"Test {trained.record['metric']}: {run_report.score_text(trained.record)} of {trained.record['test_records']:,} records."
+    )
     print(f"Model, statement, history and report are in {path}: open {path / 'report.html'}.")

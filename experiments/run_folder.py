@@ -53,7 +53,9 @@ class RunFolder:
         different = [name for name in here if there[name] != here[name]]
         if different:
             said = ", ".join(f"{name} {there[name]} there and {here[name]} here" for name in different)
-            raise ValueError(f"{self.path} holds a run of other settings: {said}. Give another --name, or delete that folder.")
+            raise ValueError(
+                f"{self.path} holds a run of other settings: {said}. Give another --name, or delete that folder."
+            )
 
     def finish(self, model: Any, statement: Any, record: dict[str, Any]) -> None:
         """Of all that is left, the result is written last: with it the run is finished."""

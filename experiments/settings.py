@@ -108,7 +108,9 @@ def check(settings: RunSettings) -> None:
     _number("delta", settings.delta, 0, 1)
     _number("ema", settings.ema, 0, 1)
     if settings.noise_multiplier is not None and not 0 <= settings.noise_multiplier < math.inf:
-        raise ValueError(f"noise_multiplier must be 0 (no privacy) or a positive number, not {settings.noise_multiplier}.")
+        raise ValueError(
+            f"noise_multiplier must be 0 (no privacy) or a positive number, not {settings.noise_multiplier}."
+        )
     _check_momentum(settings, method.inner)
     _check_privacy(settings, method)
 
@@ -125,20 +127,28 @@ def _check_privacy(settings: RunSettings, method: Any) -> None:
     if method.where == ORDINARY:
         given = [name for name in ("epsilon", "noise_multiplier") if getattr(settings, name) is not None]
         if given:
-            raise ValueError(f"{settings.method} trains without privacy: leave out {given[0]}, or choose another method.")
+            raise ValueError(
+                f"{settings.method} trains without privacy: leave out {given[0]}, or choose another method."
+            )
     elif settings.epsilon is None and settings.noise_multiplier is None:
-        raise ValueError("Give epsilon (how much privacy), noise_multiplier (how much noise), or both (stop at epsilon).")
+        raise ValueError(
+            "Give epsilon (how much privacy), noise_multiplier (how much noise), or both (stop at epsilon)."
+        )
     if method.where == RECORDS:
         if settings.noise_multiplier is not None:
             raise ValueError(f"{settings.method} finds its noise from epsilon: leave out noise_multiplier.")
         if TASKS[settings.dataset].score == "rmse" or "text" in TASKS[settings.dataset].kind:
-            raise ValueError(f"{settings.method} adds noise to features, and those of {settings.dataset} are not numbers.")
+            raise ValueError(
+                f"{settings.method} adds noise to features, and those of {settings.dataset} are not numbers."
+            )
     if method.where != PRIVATE and settings.arguments:
         raise ValueError(f"Optimizer arguments ({', '.join(settings.arguments)}) go with private optimizers only.")
     if settings.noise is not None:
         one_of("noise", settings.noise, NOISES)
         if not method.encodes:
-            raise ValueError(f"noise={settings.noise} goes with encoded-sgd and encoded-adam; {settings.method} has Gaussian noise.")
+            raise ValueError(
+                f"noise={settings.noise} goes with encoded-sgd and encoded-adam; {settings.method} has Gaussian noise."
+            )
 
 
 def one_of(name: str, value: str, allowed: Any) -> None:

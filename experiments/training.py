@@ -43,9 +43,11 @@ def load(settings: RunSettings, data_dir: str | os.PathLike | None) -> TrainAndT
     if settings.held_out:
         train, test = _split(train)
     if settings.records is not None:
-        train = keras.tree.map_structure(lambda array: array[: settings.records], train)
+        train = _taken(train, slice(settings.records))
     if settings.batch_size > len(train[1]):
-        raise ValueError(f"batch_size must be at most the number of records, {len(train[1]):,}, not {settings.batch_size}.")
+        raise ValueError(
+            f"batch_size must be at most the number of records, {len(train[1]):,}, not {settings.batch_size}."
+        )
     return TrainAndTest(train, test)
 
 
@@ -53,7 +55,12 @@ def _split(records: Part) -> tuple[Part, Part]:
     """A fixed tenth held out."""
     order = np.random.default_rng(0).permutation(len(records[1]))
     cut = len(order) // 10
-    return tuple(keras.tree.map_structure(lambda array: array[part], records) for part in (order[cut:], order[:cut]))
+    left, held_out = order[cut:], order[:cut]
+    return _taken(records, left), _taken(records, held_out)
+
+
+def _taken(records: Part, which: slice | np.ndarray) -> Part:
+    return tuple(keras.tree.map_structure(lambda array: array[which], part) for part in records)
 
 
 def compiled(settings: RunSettings, data: TrainAndTest) -> keras.Model:
@@ -181,7 +188,9 @@ def _timed(work: Path) -> Iterator[None]:
             file.write(f"{time.monotonic() - begun}\n")
 
 
-def _record(settings: RunSettings, data: TrainAndTest, model: keras.Model, statement: Any, work: Path) -> dict[str, Any]:
+def _record(
+    settings: RunSettings, data: TrainAndTest, model: keras.Model, statement: Any, work: Path
+) -> dict[str, Any]:
     metric = tasks.TASKS[settings.dataset].score
     found = {
         "settings": settings.to_json(),
@@ -194,7 +203,9 @@ def _record(settings: RunSettings, data: TrainAndTest, model: keras.Model, state
         "statement": json.loads(statement.to_json()),
     }
     if settings.training_loss:
-        found["training_loss"] = float(model.evaluate(*data.train, batch_size=1024, verbose=0, return_dict=True)["loss"])
+        found["training_loss"] = float(
+            model.evaluate(*data.train, batch_size=1024, verbose=0, return_dict=True)["loss"]
+        )
     return found
 
 

@@ -1,3 +1,7 @@
 """The papers' tables and figures by name; one module a paper, with its settings in one place."""
+
 TITLES = {"x": "y"}
-def study(name): raise ValueError(name)
+
+
+def study(name):
+    raise ValueError(name)

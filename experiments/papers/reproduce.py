@@ -18,9 +18,7 @@ from tfdp.accounting.claims import FEATURES, rounded_up
 
 TUNING_SEED = 10**6
 QUICK_ROWS = 8
-_QUICK = (
-    "A trial on {data}, with few steps and one run each: it shows that the command works. Nothing follows from its numbers."
-)
+_QUICK = "A trial on {data}, with few steps and one run each: it shows that the command works. Nothing follows from its numbers."
 _HELD_OUT = (
     "Where a setting was chosen among several, it was by one run on a tenth of the training records, held out, with another seed. That "
     "looks at the records without paying for it: results compare methods, they are no recipe."
@@ -57,14 +55,20 @@ def reproduce(
     campaign = Campaign(folder, study.results + ("-quick" if quick else ""), data_dir)
     rows = _tuned(rows, campaign)
     runs = [[row.run.with_seed(seed) for row in rows] for seed in range(seeds or (1 if quick else study.seeds))]
-    campaign.run_all([run for round_ in runs for run in round_])  # round by round: a study that is broken off has whole ones
+    campaign.run_all(
+        [run for round_ in runs for run in round_]
+    )  # round by round: a study that is broken off has whole ones
     records = [[campaign.record(round_[i]) for round_ in runs] for i in range(len(rows))]
     return _found(study, rows, records, quick, data_dir is not None, command)
 
 
 def _chosen(study: Study, only: Sequence[str]) -> tuple[Row, ...]:
     names = [f"{row.panel} {row.series} {_x(row)}".lower() for row in study.rows]
-    rows = tuple(row for row, name in zip(study.rows, names, strict=True) if not only or any(text.lower() in name for text in only))
+    rows = tuple(
+        row
+        for row, name in zip(study.rows, names, strict=True)
+        if not only or any(text.lower() in name for text in only)
+    )
     if not rows:
         said = ", ".join(dict.fromkeys(f"{row.panel} {row.series}".strip() for row in study.rows))
         raise ValueError(f"--only {' '.join(only)} leaves nothing of {study.name}. Its rows are: {said}.")
@@ -104,7 +108,10 @@ def _signed(record: Record) -> float:
 def _found(
     study: Study, rows: Sequence[Row], records: list[list[Record]], quick: bool, has_data: bool, command: str
 ) -> Found:
-    values = [[_value(study, record, least) for record in some] for some, least in zip(records, _least(rows, records), strict=True)]
+    values = [
+        [_value(study, record, least) for record in some]
+        for some, least in zip(records, _least(rows, records), strict=True)
+    ]
     data = "the first records of the data" if has_data else "embedded digits in place of the paper's data"
     notes = ((_QUICK.format(data=data),) if quick else ()) + study.notes + (_PROVEN,)
     notes += (_HELD_OUT,) if any(row.grid for row in rows) else ()
@@ -187,9 +194,15 @@ def _panels(
         here = [i for i, row in enumerate(rows) if row.panel == panel]
         title = ", ".join(part for part in (study.name, panel) if part)
         if study.plot == BY_X:
-            lines, labels = _by_x([rows[i] for i in here], [values[i] for i in here]), (study.x_label or "row of the table", measure)
+            lines, labels = (
+                _by_x([rows[i] for i in here], [values[i] for i in here]),
+                (study.x_label or "row of the table", measure),
+            )
         else:
-            curves = {rows[i].series + (f", {study.x_label} {_x(rows[i])}" if rows[i].x is not None else ""): records[i] for i in here}
+            curves = {
+                rows[i].series + (f", {study.x_label} {_x(rows[i])}" if rows[i].x is not None else ""): records[i]
+                for i in here
+            }
             lines, labels = _by_epoch(curves, study.plot)
         made.append(Panel(title, *labels, tuple(lines), log_x=study.log_x, log_y=study.measure == GAP))
     return tuple(made)
@@ -201,10 +214,17 @@ def _by_x(rows: Sequence[Row], values: Sequence[list[float]]) -> list[Line]:
         places = tuple(float(i + 1) for i in range(len(rows)))
         ours = [Line("ours", places, tuple(float(np.mean(some)) for some in values), "points")]
         known = [i for i, row in enumerate(rows) if row.published is not None]
-        return [*ours, Line("paper", tuple(places[i] for i in known), tuple(rows[i].published for i in known), "points")]
+        return [
+            *ours,
+            Line("paper", tuple(places[i] for i in known), tuple(rows[i].published for i in known), "points"),
+        ]
     found = []
     for series in dict.fromkeys(row.series for row in rows):
-        points = sorted((row.x, float(np.mean(some)), row.published) for row, some in zip(rows, values, strict=True) if row.series == series and row.x is not None)
+        points = sorted(
+            (row.x, float(np.mean(some)), row.published)
+            for row, some in zip(rows, values, strict=True)
+            if row.series == series and row.x is not None
+        )
         if points:
             found.append(Line(series, tuple(p[0] for p in points), tuple(p[1] for p in points)))
         told = [(x, published) for x, _, published in points if published is not None]

@@ -68,7 +68,9 @@ def svg(panel: Panel) -> str:
     for colour, variable in _VARIABLES.items():
         text = re.sub(re.escape(colour), f"var(--{variable})", text, flags=re.IGNORECASE)
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    return re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1), count=1)
+    return re.sub(
+        r'(<svg[^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1), count=1
+    )
 
 
 class _drawn:
@@ -113,7 +115,9 @@ class _drawn:
 
 
 def _draw(panel: Panel, axes: Any) -> None:
-    colours = {label: SERIES[i % len(SERIES)] for i, label in enumerate(dict.fromkeys(one.label for one in panel.lines))}
+    colours = {
+        label: SERIES[i % len(SERIES)] for i, label in enumerate(dict.fromkeys(one.label for one in panel.lines))
+    }
     named = set()
     for line in panel.lines:
         few = len(line.x) <= 20

@@ -51,10 +51,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], kind: str = "")
     """With class "claims" each row becomes a block of its own on a narrow screen."""
     head = "".join(f"<th>{_text(name)}</th>" for name in columns)
     body = "".join(
-        "<tr>" + "".join(f'<td data-name="{_text(n)}">{_text(c)}</td>' for n, c in zip(columns, row, strict=True)) + "</tr>"
+        "<tr>"
+        + "".join(f'<td data-name="{_text(n)}">{_text(c)}</td>' for n, c in zip(columns, row, strict=True))
+        + "</tr>"
         for row in rows
     )
-    return Html(f'<div class="wide"><table{_class(kind)}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>')
+    return Html(
+        f'<div class="wide"><table{_class(kind)}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    )
 
 
 def status(name: str) -> Html:

@@ -39,12 +39,18 @@ def panels_of(record: dict[str, Any]) -> dict[str, tuple[Panel, str]]:
     epochs = tuple(row["epoch"] + 1 for row in rows)
     found = {}
     if record["metric"] == "accuracy":
-        lines = [_by_epoch(name, epochs, rows, key, 100) for name, key in (("test", "val_accuracy"), ("training", "accuracy"))]
+        lines = [
+            _by_epoch(name, epochs, rows, key, 100)
+            for name, key in (("test", "val_accuracy"), ("training", "accuracy"))
+        ]
         caption = "Accuracy after each epoch. Not private: see below."
         found["accuracy"] = Panel("Accuracy by epoch", "epoch", "accuracy, %", tuple(lines)), caption
     else:
         lines = [_by_epoch(name, epochs, rows, key) for name, key in (("test", "val_loss"), ("training", "loss"))]
-        found["loss"] = Panel("Loss by epoch", "epoch", "loss", tuple(lines)), "Loss after each epoch. Not private: see below."
+        found["loss"] = (
+            Panel("Loss by epoch", "epoch", "loss", tuple(lines)),
+            "Loss after each epoch. Not private: see below.",
+        )
     if rows and "epsilon" in rows[0]:
         line = _by_epoch("epsilon", epochs, rows, "epsilon")
         caption = f"What had been spent after each epoch, at delta {record['settings']['delta']:g} (privacy loss distribution)."
@@ -100,7 +106,9 @@ def _page(folder: RunFolder, record: dict[str, Any], panels: dict[str, tuple[Pan
         page.heading("Not protected"),
         page.points(limit["text"] for limit in statement["not_protected"]),
         page.heading("Settings"),
-        page.table(("setting", "value"), [(name, _shown(value)) for name, value in settings.items() if value not in (None, {})]),
+        page.table(
+            ("setting", "value"), [(name, _shown(value)) for name, value in settings.items() if value not in (None, {})]
+        ),
         page.heading("Versions"),
         page.table(("package", "version"), list(statement["versions"].items())),
         page.heading("Run it again"),
@@ -168,4 +176,10 @@ def _shown(value: Any) -> str:
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )

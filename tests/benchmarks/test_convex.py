@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks import convex
+from experiments.convex import PENALTY
 from tfdp.erm import PrivateLogisticRegression
 
 
@@ -46,7 +47,5 @@ def test_a_study_tunes_and_repeats_every_method_and_goes_on_where_it_was_stopped
 
 def test_the_gap_is_that_of_the_estimator(data):
     case = convex.load(data, "iris")
-    model = PrivateLogisticRegression(epsilon=5.0, clip_norm=case.clip, regularization=convex.PENALTY).fit(
-        case.x, case.y
-    )
+    model = PrivateLogisticRegression(epsilon=5.0, clip_norm=case.clip, regularization=PENALTY).fit(case.x, case.y)
     assert case.gap(model) == pytest.approx(model.optimality_gap(case.x, case.y), abs=1e-6)

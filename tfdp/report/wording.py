@@ -31,9 +31,7 @@ _NEIGHBOURS = {
 }
 
 
-def text(
-    facts: Facts, claims: tuple[Claim, ...], meant: str, delta: float | None, limits: tuple[Limit, ...]
-) -> str:
+def text(facts: Facts, claims: tuple[Claim, ...], meant: str, delta: float | None, limits: tuple[Limit, ...]) -> str:
     blocks = [
         ["Privacy statement", "================="],
         section("What was released", _released(facts)),
