@@ -223,7 +223,7 @@ def _sweep(options: argparse.Namespace) -> None:
 
 
 def _paper(options: argparse.Namespace) -> None:
-    study = papers.study(options.name)
+    study = papers.named(options.name)
     if options.seeds is not None and options.seeds < 1:
         raise ValueError(f"seeds must be at least 1, not {options.seeds}.")
     from experiments.papers import reproduce

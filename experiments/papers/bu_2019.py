@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -90,23 +91,29 @@ def mnist(learning_rate: float, clip: float, noise: float, epochs: int) -> RunSe
     )
 
 
-def _ledger(record: Record) -> Ledger | None:
-    """None without privacy."""
-    ledger = record["statement"].get("ledger")
+def _ledger(records: Sequence[Record]) -> Ledger | None:
+    """Of one run, all seeds having the same; None without privacy."""
+    ledger = records[0]["statement"].get("ledger")
     return Ledger.from_json(json.dumps(ledger)) if ledger and ledger["lines"] else None
 
 
-def _priced(accountant: str, row: Row, record: Record) -> str:
-    ledger = _ledger(record)
-    return "" if ledger is None else f"{epsilon(ledger, delta=record['statement']['delta'], accountant=accountant):.2f}"
+def _priced(accountant: str, row: Row, records: Sequence[Record]) -> str:
+    ledger = _ledger(records)
+    return (
+        ""
+        if ledger is None
+        else f"{epsilon(ledger, delta=records[0]['statement']['delta'], accountant=accountant):.2f}"
+    )
 
 
-def _mu(row: Row, record: Record) -> str:
-    ledger = _ledger(record)
-    return "" if ledger is None else f"{report(ledger, delta=record['statement']['delta'], accountant='gdp').mu:.2f}"
+def _mu(row: Row, records: Sequence[Record]) -> str:
+    ledger = _ledger(records)
+    return (
+        "" if ledger is None else f"{report(ledger, delta=records[0]['statement']['delta'], accountant='gdp').mu:.2f}"
+    )
 
 
-def _published(numbers: dict[str, tuple], place: int, row: Row, record: Record) -> str:
+def _published(numbers: dict[str, tuple], place: int, row: Row, records: Sequence[Record]) -> str:
     found = numbers.get(row.series)
     return "" if found is None else f"{found[place]:g}"
 
@@ -218,7 +225,7 @@ def _figure3(quick: bool) -> Computed:
     return Computed(columns, tuple(rows), tuple(panels))
 
 
-def _spent(epochs: int, row: Row, record: Record) -> str:
+def _spent(epochs: int, row: Row, records: Sequence[Record]) -> str:
     """What the run had spent at the epoch at which the paper's two noises are said to cost the same."""
     noise = row.run.settings.noise_multiplier
     values = [
@@ -236,8 +243,8 @@ def _figure4_rows() -> tuple[Row, ...]:
     return tuple(found)
 
 
-def _figure4_column(row: Row, record: Record) -> str:
-    return _spent(row.run.settings.epochs, row, record)
+def _figure4_column(row: Row, records: Sequence[Record]) -> str:
+    return _spent(row.run.settings.epochs, row, records)
 
 
 _NUMBERS = {_mnist_name(row[2]): row[5:] for row in MNIST}

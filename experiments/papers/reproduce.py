@@ -164,7 +164,7 @@ def _row(study: Study, row: Row, records: list[Record], values: list[float]) -> 
         str(len(records)),
         "" if row.nominal is None else f"{row.nominal:g}",
         proven(records),
-        *(column.of(row, records[0]) for column in study.columns),
+        *(column.of(row, records) for column in study.columns),
         f"{np.mean([record['seconds'] for record in records]):.0f}",
     )
 

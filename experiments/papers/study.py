@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from experiments.campaign import Record, Run
 from experiments.report.figures import Panel
@@ -37,10 +37,10 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """More than the usual in a table."""
+    """More than the usual in a table: a cell of a row and its runs, one a seed."""
 
     name: str
-    of: Callable[[Row, Record], str]
+    of: Callable[[Row, Sequence[Record]], str]
 
 
 @dataclasses.dataclass(frozen=True)
