@@ -152,8 +152,8 @@ def _least(rows: Sequence[Row], records: list[list[Record]]) -> list[float]:
 
 
 def _row(study: Study, row: Row, records: list[Record], values: list[float]) -> tuple[str, ...]:
-    digits = 3 if study.measure != SCORE or records[0]["metric"] != "accuracy" else 1
-    mean, low, high = (f"{value:.{digits}f}" for value in (np.mean(values), min(values), max(values)))
+    shape = {GAP: ".3g", STEP: ".1f"}.get(study.measure, ".1f" if records[0]["metric"] == "accuracy" else ".3f")
+    mean, low, high = (format(value, shape) for value in (np.mean(values), min(values), max(values)))
     return (
         row.panel,
         row.series,
