@@ -208,7 +208,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _sweep(options: argparse.Namespace) -> None:
-    from experiments import sweep
+    from experiments import sweep, training
     from experiments.campaign import Campaign, TrainingRun
     from experiments.report.figures import check_can_draw
 
@@ -216,6 +216,9 @@ def _sweep(options: argparse.Namespace) -> None:
         raise ValueError(f"seeds must be at least 1, not {options.seeds}.")
     settings = sweep.grid(_given(options), options.methods, options.epsilons, options.seeds)
     check_can_draw()
+    for one in settings:
+        if one.seed == 0:
+            training.check(one, training.load(one, options.data_dir))
     folder = options.folder / (options.name or f"sweep-{options.dataset}")
     runs = [TrainingRun(one) for one in settings]
     records = Campaign(folder, "runs", options.data_dir).run_all(runs)

@@ -25,7 +25,7 @@ def execute(
     if tensorboard:
         training.check_tensorboard()
     data = training.load(settings, data_dir)
-    training.compiled(settings, data)  # refuses what does not go together
+    training.check(settings, data)
     folder = RunFolder(path)
     folder.begin(settings, command)
     if folder.finished:

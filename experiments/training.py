@@ -75,6 +75,13 @@ def compiled(settings: RunSettings, data: TrainAndTest) -> keras.Model:
     return model
 
 
+def check(settings: RunSettings, data: TrainAndTest) -> None:
+    """Refuses what does not go together, before anything is created."""
+    compiled(settings, data)
+    if METHODS[settings.method].where == RECORDS:
+        _perturbation(settings, len(data.train[1]))
+
+
 def train(
     settings: RunSettings, data: TrainAndTest, work: Path, verbose: str | int = "auto", tensorboard: bool = False
 ) -> Trained:
@@ -154,12 +161,10 @@ def _mend(backup: Path) -> None:
 
 def _records(settings: RunSettings, records: Part, work: Path) -> tuple[Part, Any]:
     """What is trained on; noised records are drawn once for a run, broken off or not."""
-    method = METHODS[settings.method]
-    if method.where != RECORDS:
+    if METHODS[settings.method].where != RECORDS:
         return records, None
     x, y = records
-    steps = settings.epochs * -(-len(y) // settings.batch_size)
-    perturbation = _perturbation(settings, method.published, len(y), steps)
+    perturbation = _perturbation(settings, len(y))
     released = work / "released"
     if not released.exists():
         part = work / "released.part"
@@ -169,10 +174,12 @@ def _records(settings: RunSettings, records: Part, work: Path) -> tuple[Part, An
     return (np.load(released / "x.npy"), np.load(released / "y.npy")), perturbation
 
 
-def _perturbation(settings: RunSettings, published: str, n: int, steps: int) -> tfdp.data.InputPerturbation:
+def _perturbation(settings: RunSettings, n: int) -> tfdp.data.InputPerturbation:
     make, epsilon, delta = tfdp.data.InputPerturbation, settings.epsilon, settings.delta
+    published = METHODS[settings.method].published
     if not published:
         return make.proven(epsilon, delta, settings.clip, name=settings.dataset)
+    steps = settings.epochs * -(-n // settings.batch_size)
     formula = {"pl": True} if published == "input" else {"sampling_rate": settings.batch_size / n}
     return make.as_published(epsilon, delta, steps, n, LIPSCHITZ, name=settings.dataset, **formula)
 

@@ -106,9 +106,7 @@ def _page(folder: RunFolder, record: dict[str, Any], panels: dict[str, tuple[Pan
         page.heading("Not protected"),
         page.points(limit["text"] for limit in statement["not_protected"]),
         page.heading("Settings"),
-        page.table(
-            ("setting", "value"), [(name, _shown(value)) for name, value in settings.items() if value not in (None, {})]
-        ),
+        page.table(("setting", "value"), _said(settings)),
         page.heading("Versions"),
         page.table(("package", "version"), list(statement["versions"].items())),
         page.heading("Run it again"),
@@ -169,6 +167,11 @@ def _history(rows: list[dict[str, float]]) -> Html:
 
 def _epsilon(value: float | str) -> str:
     return "infinite" if value == "infinity" else rounded_up(value)
+
+
+def _said(settings: dict[str, Any]) -> list[tuple[str, str]]:
+    """Without what was left out, or switched off."""
+    return [(name, _shown(value)) for name, value in settings.items() if value not in (None, {}) and value is not False]
 
 
 def _shown(value: Any) -> str:
