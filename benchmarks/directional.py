@@ -20,17 +20,18 @@ import argparse
 import dataclasses
 import functools
 import itertools
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import keras
 import numpy as np
-import scipy.special
 
 import tfdp
-from benchmarks import plots, protocol, sides, tables, workloads
+from benchmarks import plots, protocol, sides, workloads
+from experiments import scores
+from experiments.results import Results
+from experiments.tables import markdown
 from models import bu_2019, xiang_2021
 from tfdp.mechanisms.published import published_scales
 
@@ -45,19 +46,10 @@ METHODS: dict[str, tuple[dict[str, type], dict]] = {
     "adaclip": ({"sgd": tfdp.AdaClipDPSGD, "adam": tfdp.AdaClipDPAdam}, {}),
 }
 
-Features = np.ndarray | dict[str, np.ndarray]
 
-
-def accuracy(model: keras.Model, x: Features, y: np.ndarray) -> float:
-    """In per cent."""
-    return 100 * float(np.mean(np.argmax(model.predict(x, batch_size=4096, verbose=0), axis=1) == y))
-
-
-def rmse(model: keras.Model, x: Features, y: np.ndarray) -> float:
-    """Of the expected class, negative: more is better."""
-    logits = model.predict(x, batch_size=4096, verbose=0)
-    expected = scipy.special.softmax(logits, axis=1) @ np.arange(logits.shape[1])
-    return -float(np.sqrt(np.mean((expected - y) ** 2)))
+def negative_rmse(model: keras.Model, x: scores.Features, y: np.ndarray) -> float:
+    """More is better, as of accuracy."""
+    return -scores.rmse(model, x, y)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,9 +63,9 @@ class Case:
     optimizer: str
     learning_rates: tuple[float, ...]
     clips: tuple[float, ...] = (0.1, 1.0)
-    prepare: Callable[[np.ndarray], Features] = lambda x: x
+    prepare: Callable[[np.ndarray], scores.Features] = lambda x: x
     first_class: int = 0
-    score: Callable[[keras.Model, Features, np.ndarray], float] = accuracy
+    score: Callable[[keras.Model, scores.Features, np.ndarray], float] = scores.accuracy
     own: dict[str, dict] = dataclasses.field(default_factory=dict)  # arguments of a method in this case
 
 
@@ -137,7 +129,7 @@ CASES = {
         (0.1, 1.0),
         _pairs,
         first_class=1,
-        score=rmse,
+        score=negative_rmse,
     ),
 }
 
@@ -161,21 +153,6 @@ def run(case: Case, method: str, epsilon: float, rate: float, clip: float, seed:
     return case.score(model, x_test, y_test)
 
 
-class Results:
-    """What was run, by its setting: lines of a JSON file."""
-
-    def __init__(self, file: Path):
-        self._file, self.scores = file, {}
-        if file.exists():
-            self.scores = {tuple(one["run"]): one["score"] for one in map(json.loads, file.read_text().splitlines())}
-
-    def add(self, setting: tuple, score: float) -> None:
-        self.scores[setting] = score
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        with self._file.open("a") as lines:
-            lines.write(json.dumps({"run": setting, "score": score}) + "\n")
-
-
 def study(options: argparse.Namespace) -> None:
     results = Results(Path(options.json))
     for name in options.cases:
@@ -197,7 +174,7 @@ def study(options: argparse.Namespace) -> None:
 
 
 def row(name: str, epsilon: float, method: str, best: tuple[float, float], found: list[float]) -> str:
-    digits = 1 if CASES[name].score is accuracy else 3
+    digits = 1 if CASES[name].score is scores.accuracy else 3
     found = np.abs(found)  # some scores are errors, negative
     mean, low, high = (f"{value:.{digits}f}" for value in (found.mean(), found.min(), found.max()))
     cells = [name, f"{epsilon:g}", method, mean, f"{low} to {high}", str(len(found)), *(f"{b:g}" for b in best)]
@@ -248,7 +225,7 @@ def cost(options: argparse.Namespace) -> None:
         [method, f"{one['step_ms']['median']:.1f}", f"{one['step_ms']['median'] / isotropic:.2f}"]
         for method, one in found.items()
     ]
-    print(tables.markdown(["method", "a step of cnn@256, ms", "ratio"], rows))
+    print(markdown(["method", "a step of cnn@256, ms", "ratio"], rows))
 
 
 def figure(options: argparse.Namespace) -> None:

@@ -27,9 +27,10 @@ from pathlib import Path
 import keras
 
 import tfdp
-from benchmarks import directional, plots, protocol, sides, tables, workloads
+from benchmarks import directional, plots, protocol, sides, workloads
 from benchmarks.directional import Case
 from benchmarks.workloads import Workload
+from experiments.tables import markdown
 from models import bu_2019
 from tfdp.accounting import Codebook, NoiseComparison, compare_noises
 
@@ -117,7 +118,7 @@ def noises(options: argparse.Namespace) -> None:
         for name, each in found.items()
         for divergence, one in each.items()
     ]
-    print(tables.markdown(["noise", "Renyi divergence", "standard deviation or scale", "l1", "l2"], rows))
+    print(markdown(["noise", "Renyi divergence", "standard deviation or scale", "l1", "l2"], rows))
     lines = {name: {at: one.l1 for at, one in each.items()} for name, each in found.items()}
     plots.distortions({name: line for name, line in lines.items() if math.isfinite(sum(line.values()))}, options.figure)
 

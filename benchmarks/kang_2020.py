@@ -21,61 +21,19 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import tables
-from benchmarks.directional import Results
-from tfdp.accounting import Status
-from tfdp.accounting.claims import FEATURES
+from experiments.convex import NOT_PRIVATE, Case
+from experiments.results import Results
+from experiments.tables import markdown
+from experiments.tasks import TASKS
 
-NOT_PRIVATE = "no privacy"
 EPSILONS = (0.01, 0.05, 0.1, 0.25, 1.0, 3.0, 7.0)
-CLIPS = {"kddcup99": 5.0, "adult": 4.0, "bank": 5.0, "breast_cancer": 3.0, "creditcard": 5.0, "iris": 2.0}
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Case:
-    x: np.ndarray
-    y: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
-    clip: float
-
-    @property
-    def classes(self) -> np.ndarray:
-        return np.arange(self.y.max() + 1)
-
-    @property
-    def delta(self) -> float:
-        return float(f"1e-{len(str(len(self.y)))}")
-
-    @property
-    def lot(self) -> int:
-        """Expected records of a lot of gradient perturbation: few large ones, for the study's time."""
-        return max(1, min(2048, len(self.y) // 8))
-
-    @functools.cached_property
-    def held_out(self) -> "Case":
-        """A tenth of the training records in place of the test records."""
-        order = np.random.default_rng(0).permutation(len(self.y))
-        test, train = order[: len(order) // 10], order[len(order) // 10 :]
-        return dataclasses.replace(self, x=self.x[train], y=self.y[train], x_test=self.x[test], y_test=self.y[test])
-
-    def label_noise(self, epsilon: float) -> float:
-        """The share of labels drawn anew with which a label takes half of epsilon."""
-        return len(self.classes) / (len(self.classes) + math.expm1(epsilon / 2))
+CASES = ("kddcup99", "adult", "bank", "breast_cancer", "creditcard", "iris")
 
 
 def load(folder: str, name: str) -> Case:
     with np.load(Path(folder) / f"{name}.npz") as data:
         x, x_test = (data[part].astype(np.float64) for part in ("x_train", "x_test"))
-        return Case(x, data["y_train"].astype(int), x_test, data["y_test"].astype(int), CLIPS[name])
-
-
-def proven(statement) -> str:
-    """What a statement proves of a record's membership; "features" if it is about those alone, "none" if nothing is."""
-    if getattr(statement, "epsilon", None) is not None:
-        return f"{statement.epsilon:.3g}"
-    features = [c for c in statement.claims if c.protects == FEATURES and c.status is Status.PROVEN]
-    return f"features {features[0].epsilon:.3g}" if features else "none"
+        return Case(x, data["y_train"].astype(int), x_test, data["y_test"].astype(int), TASKS[name].feature_norm)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,14 +111,14 @@ def table(family: Family, options: argparse.Namespace) -> str:
             found.setdefault((name, method, epsilon), []).append(one)
     most = max(map(len, found.values()), default=0)
     blocks = []
-    for name in (name for name in CLIPS if (name, NOT_PRIVATE) in scores):
+    for name in (name for name in CASES if (name, NOT_PRIVATE) in scores):
         epsilons = sorted({epsilon for one, _, epsilon in found if one == name})
         rows = [[NOT_PRIVATE, "none", f"{scores[name, NOT_PRIVATE]['accuracy']:.1f}", *[""] * (len(epsilons) - 1)]]
         for method in family.grids:
             runs = [found.get((name, method, epsilon)) for epsilon in epsilons]
             if any(runs):
                 rows.append([method, proven_of(epsilons, runs), *(counted_cell(one, most) for one in runs)])
-        blocks.append(f"{name}\n\n{tables.markdown(['method', 'proven', *(f'{e:g}' for e in epsilons)], rows)}")
+        blocks.append(f"{name}\n\n{markdown(['method', 'proven', *(f'{e:g}' for e in epsilons)], rows)}")
     return "\n\n".join(blocks)
 
 
@@ -189,7 +147,7 @@ def main(family: Family, program: str, about: str) -> int:
     for command in (commands.add_parser("table"), options):
         command.add_argument("--json", default=f"results/{program.rsplit('.', 1)[-1]}.jsonl")
     options.add_argument("--data-dir", required=True, help="where <name>.npz lie")
-    options.add_argument("--cases", nargs="+", default=list(CLIPS), choices=list(CLIPS))
+    options.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     options.add_argument("--methods", nargs="+", default=list(family.grids), choices=list(family.grids))
     options.add_argument("--epsilons", nargs="+", type=float, default=list(EPSILONS))
     options.add_argument("--runs", type=int, default=5)

@@ -24,14 +24,16 @@ import numpy as np
 
 import tfdp
 from benchmarks import kang_2020
-from benchmarks.kang_2020 import Case, proven
+from experiments.convex import Case
+from experiments.papers.reproduce import proven
+from experiments.statements import claimed, stated
 from models.kang_2020 import one_hidden_layer
 from tfdp.erm.records import Ball
 
 STEPS = 25  # of the paper's input perturbation
 INFLUENCE_RECORDS, INFLUENCE_STEPS, DAMPING = 2000, 20, 0.1
 
-Trained = tuple[keras.Model, str]  # with what is proven of it
+Trained = tuple[keras.Model, dict]  # with what is stated of it
 
 
 def features(case: Case, x: np.ndarray) -> np.ndarray:
@@ -50,7 +52,7 @@ def noisy_sgd(case: Case, epsilon: float, learning_rate: float, denoise: str | N
     budget = {"target_epsilon": epsilon, "delta": case.delta}
     model = compiled(case, tfdp.NoisySGD(learning_rate, l2_norm_clip=1.0, denoise=denoise, **budget))
     model.fit(features(case, case.x), case.y, batch_size=case.lot, epochs=10, verbose=0)
-    return model, proven(tfdp.privacy_statement(model))
+    return model, stated(tfdp.privacy_statement(model))
 
 
 def noisy_records(case: Case, epsilon: float, learning_rate: float, labels_too: bool = False) -> Trained:
@@ -58,7 +60,7 @@ def noisy_records(case: Case, epsilon: float, learning_rate: float, labels_too: 
     perturbation = tfdp.data.InputPerturbation.proven(epsilon, case.delta, **more)
     model = compiled(case, keras.optimizers.Adam(learning_rate))
     model.fit(*perturbation.on_arrays(features(case, case.x), case.y), batch_size=256, epochs=5, verbose=0)
-    return model, proven(perturbation.statement())
+    return model, stated(perturbation.statement())
 
 
 def noisy_records_as_published(case: Case, epsilon: float, learning_rate: float) -> Trained:
@@ -66,7 +68,7 @@ def noisy_records_as_published(case: Case, epsilon: float, learning_rate: float)
     perturbation = tfdp.data.InputPerturbation.as_published(epsilon, case.delta, STEPS, size, lipschitz=1.0, pl=True)
     model = compiled(case, keras.optimizers.SGD(learning_rate))
     model.fit(*perturbation.on_arrays(features(case, case.x), case.y), batch_size=size, epochs=STEPS, verbose=0)
-    return model, proven(perturbation.statement())
+    return model, stated(perturbation.statement())
 
 
 @functools.cache
@@ -83,7 +85,7 @@ def influence(case: Case, epsilon: float, learning_rate: float) -> Trained:
     perturbation = tfdp.data.InfluencePerturbation(model, epsilon, case.delta, lipschitz=1.0, damping=DAMPING)
     some = np.random.default_rng().permutation(len(case.y))[:INFLUENCE_RECORDS]
     result = perturbation.train(features(case, case.x[some]), case.y[some], INFLUENCE_STEPS, learning_rate)
-    return model, proven(result)
+    return model, claimed(result.claims, case.delta)
 
 
 METHODS: dict[str, tuple[Callable[..., Trained], tuple[float, ...]]] = {
@@ -111,7 +113,8 @@ def without_privacy(case: Case) -> dict:
 
 
 def run(case: Case, method: str, epsilon: float, value: float, with_gap: bool) -> dict:
-    model, proves = METHODS[method][0](case, epsilon, value)
+    model, statement = METHODS[method][0](case, epsilon, value)
+    proves = proven([{"statement": statement}])
     if not with_gap:
         return {"accuracy": accuracy(case, model), "proven": proves}
     found = measured(case, model)

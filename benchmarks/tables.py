@@ -8,12 +8,7 @@ import math
 from collections.abc import Iterable
 
 from benchmarks.protocol import PLAIN, PRIVATE, XLA, Entry
-
-
-def markdown(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    columns = list(columns)
-    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+from experiments.tables import markdown
 
 
 def filled(columns: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:

@@ -82,6 +82,23 @@ def test_the_arrows_make_no_circle():
         below(room)
 
 
+ROOT = PACKAGE.parent
+# Beside the package: what each folder may import of the others.
+BESIDE = {
+    "models": set(),
+    "experiments": {"models", "tfdp"},
+    "benchmarks": {"models", "tfdp", "experiments"},
+    "tfdp": set(),
+}
+
+
+@pytest.mark.parametrize("folder", BESIDE)
+def test_folders_beside_the_package_import_in_one_direction(folder):
+    for path in (ROOT / folder).rglob("*.py"):
+        others = {name.split(".")[0] for name in imported_modules(path)} & set(BESIDE)
+        assert others - {folder} <= BESIDE[folder], path
+
+
 LOADED = "import sys, tfdp.accounting, tfdp.noise; print(sorted({'tensorflow', 'keras', 'tf_keras', 'jax'} & set(sys.modules)))"
 
 

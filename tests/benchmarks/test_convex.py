@@ -3,6 +3,7 @@
 import pytest
 
 from benchmarks import convex, kang_2020
+from experiments.convex import PENALTY, gap
 from tests.benchmarks.test_kang_2020 import small_case, study
 from tfdp.erm import PrivateLogisticRegression
 
@@ -44,9 +45,9 @@ def test_the_slow_methods_run_in_small_and_say_what_is_proven(tmp_path, monkeypa
 
 def test_the_gap_is_that_of_the_estimator():
     case = small_case()
-    model = PrivateLogisticRegression(epsilon=5.0, clip_norm=case.clip, regularization=convex.PENALTY)
+    model = PrivateLogisticRegression(epsilon=5.0, clip_norm=case.clip, regularization=PENALTY)
     model.fit(case.x, case.y)
-    assert convex.gap(case, model) == pytest.approx(model.optimality_gap(case.x, case.y), abs=1e-6)
+    assert gap(case, model) == pytest.approx(model.optimality_gap(case.x, case.y), abs=1e-6)
 
 
 def test_every_method_has_one_number_that_is_tuned():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks import directional
+from experiments.results import Results
 
 
 @pytest.fixture
@@ -62,16 +63,6 @@ def test_a_study_tunes_and_repeats_every_method_and_goes_on_where_it_was_stopped
     assert len(file.read_text().splitlines()) == len(runs)
 
 
-def test_the_error_of_the_expected_rating_is_that_of_its_formula():
-    class Sure:
-        def predict(self, x, **_):
-            return np.log(x)
-
-    chances = np.array([[0.5, 0.25, 0.25], [0.1, 0.1, 0.8]])
-    expected = np.sqrt(((0.75 - 2) ** 2 + (1.7 - 1) ** 2) / 2)
-    np.testing.assert_allclose(directional.rmse(Sure(), chances, np.array([2, 1])), -expected, rtol=1e-12)
-
-
 def test_the_cost_of_every_method_is_told_beside_isotropic_noise(monkeypatch, capsys):
     tiny = dataclasses.replace(
         directional.workloads.get("mlp@16"), steps=2, build=lambda: keras.Sequential([keras.layers.Dense(2)])
@@ -85,7 +76,7 @@ def test_the_cost_of_every_method_is_told_beside_isotropic_noise(monkeypatch, ca
 
 
 def test_the_table_shows_runs_at_the_settings_that_tuning_finds_best(tmp_path, monkeypatch, capsys):
-    results = directional.Results(tmp_path / "study.jsonl")
+    results = Results(tmp_path / "study.jsonl")
     for rate, held_out, score in ((0.01, True, 80.0), (0.1, True, 85.0), (0.01, False, 81.0), (0.1, False, 86.04)):
         results.add(("adult", "isotropic", 1.0, rate, 1.0, 0, held_out), score)
     for seed, rmse in enumerate((-0.95, -0.93)):

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from benchmarks import kang_2020
-from benchmarks.kang_2020 import Case, Family
+from benchmarks.kang_2020 import Family
+from experiments.convex import Case
+from experiments.papers.reproduce import proven
+from experiments.statements import stated
+from experiments.tasks import TASKS
 from tfdp.erm import PrivateLogisticRegression
 
 
@@ -13,7 +17,7 @@ def small_case(records: int = 400) -> Case:
     random = np.random.default_rng(0)
     x = random.normal(size=(records, 3)).astype("f4")
     y, train = (x[:, 0] > 0).astype("i4"), 3 * records // 4
-    return Case(x[:train], y[:train], x[train:], y[train:], kang_2020.CLIPS["iris"])
+    return Case(x[:train], y[:train], x[train:], y[train:], TASKS["iris"].feature_norm)
 
 
 def study(module, folder, monkeypatch, *arguments):
@@ -89,7 +93,7 @@ def test_a_statement_is_shown_with_what_is_proven_of_whom():
     published = {"method": "input", "as_published": True, "steps": 10}
     for arguments, shown in (({"method": "output"}, "2"), ({"method": "input"}, "features 2"), (published, "none")):
         model = PrivateLogisticRegression(**arguments, epsilon=2.0).fit(case.x, case.y)
-        assert kang_2020.proven(model.statement_) == shown
+        assert proven([{"statement": stated(model.statement_)}]) == shown
 
 
 @pytest.mark.parametrize(("size", "delta", "lot"), [(300, 1e-3, 28), (40_000, 1e-5, 2048)])

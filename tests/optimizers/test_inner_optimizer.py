@@ -96,3 +96,29 @@ def test_the_learning_rate_is_the_inner_optimizers():
     tiny.train(model)
     tiny.assert_weights(model, tiny.after_sgd(start, learning_rate=0.25))
     assert int(optimizer.iterations) == int(optimizer.inner_optimizer.iterations) == 1
+
+
+@pytest.mark.parametrize("make", [tfdp.NoisySGD, tfdp.NoisyAdam, tfdp.DirectionalDPAdam, tfdp.AdaClipDPSGD])
+def test_fit_ends_with_the_average_of_weights_and_it_is_saved_at_no_cost(make, tmp_path):
+    def trained(**arguments):
+        model = tiny.private(make(0.1, l2_norm_clip=1.0, noise_multiplier=2.0, **arguments))
+        after = []
+        note = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: after.append(model.get_weights()))
+        tiny.train(model, steps=4, callbacks=[note])
+        return model, after
+
+    model, after = trained(use_ema=True, ema_momentum=0.75)
+    average = after[0]
+    for weights in after[1:]:
+        average = [0.75 * old + 0.25 * new for old, new in zip(average, weights, strict=True)]
+    for found, expected, last in zip(model.get_weights(), average, after[-1], strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-6)
+        assert np.abs(found - last).max() > 1e-4
+    model.save(tmp_path / "averaged.keras")
+    loaded = keras.models.load_model(tmp_path / "averaged.keras")
+    for found, saved in zip(loaded.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, saved)
+    assert loaded.optimizer.get_config()["ema_momentum"] == 0.75
+    plain, _ = trained()
+    epsilons = {tfdp.privacy_statement(one, 1e-5).epsilon for one in (model, loaded, plain)}
+    assert len(epsilons) == 1 and epsilons != {None}

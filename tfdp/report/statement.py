@@ -57,11 +57,16 @@ class Statement:
         return None if self.best is None else self.best.epsilon
 
     @property
+    def meaning(self) -> str:
+        """What an attacker can find out about a person, in one sentence or two."""
+        return wording.meaning(self.facts, self.claims, self.best)
+
+    @property
     def not_protected(self) -> tuple[Limit, ...]:
         return limits_of(self.facts)
 
     def __str__(self) -> str:
-        return wording.text(self.facts, self.claims, self.best, self.delta, self.not_protected)
+        return wording.text(self.facts, self.claims, self.meaning, self.delta, self.not_protected)
 
     def __repr__(self) -> str:
         return f"Statement({in_short(self.best or self.claims[0])})"
@@ -75,6 +80,7 @@ class Statement:
             "delta": self.delta,
             "epsilon": self.epsilon,
             "claims": [dataclasses.asdict(claim) for claim in self.claims],
+            "meaning": self.meaning,
             "released": _released(ledger),
             "ledger": json.loads(ledger.to_json()),
             "fits": [_fit(record) for record in self.facts.fits],

@@ -31,14 +31,12 @@ _NEIGHBOURS = {
 }
 
 
-def text(
-    facts: Facts, claims: tuple[Claim, ...], best: Claim | None, delta: float | None, limits: tuple[Limit, ...]
-) -> str:
+def text(facts: Facts, claims: tuple[Claim, ...], meant: str, delta: float | None, limits: tuple[Limit, ...]) -> str:
     blocks = [
         ["Privacy statement", "================="],
         section("What was released", _released(facts)),
         section("What is claimed", [*_basis(facts, claims, delta), *_claims(claims)]),
-        section("What it means to a person", [_meaning(facts, claims, best)]),
+        section("What it means to a person", [meant]),
         section("Not protected", [limit.text for limit in limits]),
     ]
     return "\n\n".join("\n".join(block) for block in blocks)
@@ -151,7 +149,7 @@ def _claim(claim: Claim, new: list[str], said: set[str]) -> str:
     return " ".join(sentences)
 
 
-def _meaning(facts: Facts, claims: tuple[Claim, ...], best: Claim | None) -> str:
+def meaning(facts: Facts, claims: tuple[Claim, ...], best: Claim | None) -> str:
     if best is None:
         return "No number is given here: there is no proven claim."
     if best.epsilon == 0 and not facts.ledger.steps:

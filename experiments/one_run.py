@@ -1,0 +1,46 @@
+"""`train.py run`: one run, from the command's settings to a finished folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from experiments import training
+from experiments.report import run_report
+from experiments.report.figures import check_can_draw
+from experiments.run_folder import RunFolder
+from experiments.settings import RunSettings
+
+
+def execute(
+    settings: RunSettings,
+    path: Path,
+    data_dir: str | os.PathLike | None,
+    command: str,
+    tensorboard: bool = False,
+    verbose: str | int = "auto",
+) -> None:
+    """Trains, or goes on, or says that there is nothing to do. What can be refused is refused before the folder is made."""
+    check_can_draw()
+    if tensorboard:
+        training.check_tensorboard()
+    data = training.load(settings, data_dir)
+    training.check(settings, data)
+    folder = RunFolder(path)
+    folder.begin(settings, command)
+    if folder.finished:
+        print(
+            f"{path} is finished already. Its report: {path / 'report.html'}. To run it again, delete the folder or give --name."
+        )
+        return
+    if not training.is_private(settings):
+        print(f"\n{run_report.NO_PRIVACY}\n")
+    trained = training.train(settings, data, path, verbose, tensorboard)
+    folder.finish(trained.model, trained.statement, trained.record)
+    run_report.write(folder)
+    training.clean(path)
+    print(f"\n{trained.statement}\n")
+    print(
+        f"Test {trained.record['metric']}: {run_report.score_text(trained.record)} of {trained.record['test_records']:,} records."
+    )
+    print(f"Model, statement, history and report are in {path}: open {path / 'report.html'}.")

@@ -1,0 +1,80 @@
+"""What a run leaves in its folder, and how it is read again."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from experiments.settings import RunSettings
+
+SETTINGS, RESULT, STATEMENT, MODEL = "settings.json", "result.json", "statement.json", "model.keras"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFolder:
+    """A folder of one run. `settings.json` is written before the first step, `result.json` after all else."""
+
+    path: Path
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / RESULT).is_file()
+
+    @property
+    def begun(self) -> bool:
+        return (self.path / SETTINGS).is_file()
+
+    @property
+    def settings(self) -> RunSettings:
+        return RunSettings.from_json(_read(self.path / SETTINGS)["settings"])
+
+    @property
+    def command(self) -> str:
+        return _read(self.path / SETTINGS)["command"]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return _read(self.path / RESULT) | {"statement": _read(self.path / STATEMENT)}
+
+    def begin(self, settings: RunSettings, command: str) -> None:
+        """Refuses a folder that holds something else."""
+        if self.begun:
+            self._check_same(settings)
+            return
+        if self.path.exists() and any(self.path.iterdir()):
+            raise ValueError(f"{self.path} holds files that are not of a run. Give another --name or --folder.")
+        self.path.mkdir(parents=True, exist_ok=True)
+        _write(self.path / SETTINGS, {"settings": settings.to_json(), "command": command})
+
+    def _check_same(self, settings: RunSettings) -> None:
+        there, here = self.settings.to_json(), settings.to_json()
+        different = [name for name in here if there[name] != here[name]]
+        if different:
+            said = ", ".join(f"{name} {there[name]} there and {here[name]} here" for name in different)
+            raise ValueError(
+                f"{self.path} holds a run of other settings: {said}. Give another --name, or delete that folder."
+            )
+
+    def finish(self, model: Any, statement: Any, record: dict[str, Any]) -> None:
+        """Of all that is left, the result is written last: with it the run is finished."""
+        model.save(self.path / MODEL)
+        (self.path / STATEMENT).write_text(statement.to_json())
+        (self.path / "statement.txt").write_text(f"{statement}\n")
+        _write(self.path / RESULT, {name: value for name, value in record.items() if name != "statement"})
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return json.loads(file.read_text())
+    except FileNotFoundError:
+        raise ValueError(f"{file.parent} is not the folder of a finished run: there is no {file.name}.") from None
+    except ValueError as error:
+        raise ValueError(f"{file} can't be read: {error}") from error
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(content, indent=1, sort_keys=False) + "\n")
+    part.replace(file)

@@ -1,0 +1,58 @@
+"""Many runs, none of which is run twice."""
+
+import dataclasses
+import json
+
+import pytest
+
+from experiments.campaign import Campaign
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    """A run that says when it is run."""
+
+    number: int
+    ran: list = dataclasses.field(default_factory=list, hash=False, compare=False)
+
+    label = "counted"
+
+    def identity(self):
+        return {"number": self.number}
+
+    def execute(self, data_dir, work):
+        if self.number < 0:
+            raise KeyboardInterrupt
+        work.mkdir(parents=True)
+        self.ran.append(self.number)
+        return {"score": float(self.number), "metric": "accuracy", "seconds": 1.0}
+
+
+def test_runs_come_back_in_order_and_are_run_once(tmp_path):
+    ran, told = [], []
+    campaign = Campaign(tmp_path, "runs", None, told.append)
+    records = campaign.run_all([Counted(n, ran) for n in (3, 1, 3)])
+    assert [record["score"] for record in records] == [3.0, 1.0, 3.0]
+    assert ran == [3, 1]
+    assert told[-1].startswith("2 of 2: counted: accuracy 1") and told[-1].endswith("0 s left)")
+    assert not (tmp_path / "unfinished").exists()
+
+
+def test_what_is_finished_stays_when_a_run_is_broken_off(tmp_path):
+    ran = []
+    with pytest.raises(KeyboardInterrupt):
+        Campaign(tmp_path, "runs", None, print).run_all([Counted(1, ran), Counted(-1, ran), Counted(2, ran)])
+    Campaign(tmp_path, "runs", None, print).run_all([Counted(1, ran), Counted(2, ran)])
+    assert ran == [1, 2]
+    assert [json.loads(line)["score"] for line in (tmp_path / "runs.jsonl").read_text().splitlines()] == [1.0, 2.0]
+
+
+def test_a_line_that_was_cut_off_is_run_again(tmp_path):
+    ran = []
+    Campaign(tmp_path, "runs", None, print).run_all([Counted(1, ran)])
+    with (tmp_path / "runs.jsonl").open("a") as file:
+        file.write('{"run": {"number": 2}, "sco')
+    records = Campaign(tmp_path, "runs", None, print).run_all([Counted(1, ran), Counted(2, ran)])
+    assert ran == [1, 2] and [record["score"] for record in records] == [1.0, 2.0]
+    again = Campaign(tmp_path, "runs", None, print)
+    assert again.record(Counted(2)) is not None

@@ -1,0 +1,83 @@
+"""The papers' tables and figures: that they are declared, and a trial of one of each paper."""
+
+import json
+
+import pytest
+
+from experiments import papers
+from experiments.papers import bu_2019, reproduce
+from experiments.papers.study import Computation
+from tests.experiments.conftest import call
+from tfdp.accounting import gdp_epsilon, gdp_mu
+
+
+@pytest.mark.parametrize("name", papers.TITLES)
+def test_every_name_has_a_study(name):
+    study = papers.named(name)
+    assert study.name == name
+    assert isinstance(study, Computation) or len(study.rows) > 1
+
+
+@pytest.mark.parametrize("row", bu_2019.MNIST, ids=str)
+def test_the_settings_of_table_1_give_the_papers_own_epsilon(row):
+    _, _, noise, epochs, _, mu, epsilon, _ = row
+    found = gdp_mu(sampling_rate=bu_2019.MNIST_RATE, noise_multiplier=noise, steps=epochs * 60_000 / 256)
+    assert found == pytest.approx(mu, abs=0.01)
+    assert gdp_epsilon(found, 1e-5) == pytest.approx(epsilon, rel=0.03)
+
+
+def test_tables_of_one_paper_share_runs_and_rows_are_not_twice_in_a_study():
+    for name in papers.TITLES:
+        study = papers.named(name)
+        if not isinstance(study, Computation):
+            places = [(row.panel, row.series, row.x) for row in study.rows]
+            assert len(set(places)) == len(places), name
+
+
+# Of each paper one that trains, as far as there is one that does so in seconds.
+TRIALS = [
+    ("gdp-table2", ()),
+    ("gdp-figure2", ()),
+    ("directional-figure4", ("--only", "MNIST Gaussian")),
+    ("encoding-figure6", ()),
+    ("encoding-figure5", ("--only", "MNIST")),
+    ("data-perturbation-figure1", ("--only", "adult, logistic regression bolt-on")),
+    (
+        "input-perturbation-figure3",
+        ("--only", "adult, one hidden layer input, as published 0.25", "adult, one hidden layer no privacy"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "more"), TRIALS, ids=[name for name, _ in TRIALS])
+def test_a_trial_prints_and_writes_table_figure_and_report(name, more, tmp_path):
+    code, printed = call("paper", name, "--quick", *more, "--folder", tmp_path)
+    assert code == 0, printed
+    folder = tmp_path / f"{name}-quick"
+    table = (folder / "table.md").read_text()
+    assert table in printed and "A trial on" in table
+    assert (folder / "figures" / "figure.png").stat().st_size > 1000
+    assert "A trial on" in (folder / "report.html").read_text()
+    for file in tmp_path.glob("*.jsonl"):
+        assert all("score" in json.loads(line) for line in file.read_text().splitlines())
+
+
+def test_the_paper_stands_beside_ours_with_nominal_and_proven_epsilon(tmp_path):
+    study = papers.named("gdp-table1")
+    rows = study.rows[:1]
+    statement = {"epsilon": 0.8646, "delta": 1e-5, "claims": []}
+    record = {"metric": "accuracy", "score": 94.9, "seconds": 60.0, "statement": statement}
+    found = reproduce._found(study, rows, [[record, record | {"score": 95.3}]], False, True, "command")
+    told = dict(zip(found.columns, found.rows[0], strict=True))
+    assert told["paper: accuracy, %"] == "95"
+    assert (told["ours: accuracy, %"], told["lowest to highest"], told["runs"]) == ("95.1", "94.9 to 95.3", "2")
+    assert (told["nominal epsilon"], told["proven epsilon"]) == ("0.83", "0.8646")
+
+
+def test_nothing_is_called_proven_that_is_not():
+    features = {"protects": "the features of a record in the released data", "status": "proven", "epsilon": 2.0}
+    none = {"epsilon": None, "claims": [features | {"status": "none"}]}
+    some = {"epsilon": 1.0, "claims": []}
+    assert reproduce.proven([{"statement": {"epsilon": None, "claims": [features]}}]) == "features 2"
+    assert reproduce.proven([{"statement": some}, {"statement": none}]) == "none"
+    assert reproduce.proven([{"statement": some}, {"statement": some | {"epsilon": 1.5}}]) == "1.5"

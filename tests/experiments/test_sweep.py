@@ -1,0 +1,88 @@
+"""Sweeps: the grid, the table, and what siblings cost together."""
+
+import json
+
+import pytest
+
+from experiments import sweep
+from experiments.campaign import TrainingRun
+from tests.experiments.conftest import TINY, call
+from tfdp.accounting import Ledger, epsilon
+from tfdp.accounting.claims import rounded_up
+
+LEDGER = Ledger.poisson(sampling_rate=0.1, noise_multiplier=2.0, steps=30)
+
+
+def record(score: float, ledger: Ledger | None = LEDGER) -> dict:
+    told = {"epsilon": None if ledger is None else epsilon(ledger, delta=1e-5)}
+    told |= {} if ledger is None else {"ledger": json.loads(ledger.to_json())}
+    return {"score": score, "metric": "accuracy", "seconds": 2.0, "statement": told}
+
+
+def test_methods_without_privacy_are_run_once_a_seed_and_rounds_are_whole():
+    settings = sweep.grid({"dataset": "digits"}, ["noisy-sgd", "no-privacy-sgd"], [1.0, 3.0], 2)
+    assert [(one.method, one.epsilon, one.seed) for one in settings] == [
+        (method, value, seed)
+        for seed in (0, 1)
+        for method, value in (("noisy-sgd", 1.0), ("noisy-sgd", 3.0), ("no-privacy-sgd", None))
+    ]
+
+
+def test_siblings_cost_what_one_run_of_all_their_steps_costs():
+    said = sweep.siblings([record(1.0), record(2.0), record(3.0)], 1e-5)
+    together = epsilon(Ledger.poisson(sampling_rate=0.1, noise_multiplier=2.0, steps=90), delta=1e-5)
+    assert "These 3 runs are siblings" in said
+    assert f"epsilon {rounded_up(together)} at delta 1e-05 (proven" in said
+
+
+def test_nothing_is_claimed_of_all_siblings_where_one_has_no_ledger():
+    assert "nothing is proven of all together" in sweep.siblings([record(1.0), record(2.0, None)], 1e-5)
+
+
+def test_the_table_has_mean_range_and_the_largest_proven_epsilon():
+    runs = [TrainingRun(one) for one in sweep.grid({"dataset": "digits"}, ["noisy-sgd"], [1.0], 2)]
+    found = sweep.found(runs, [record(80.0), record(90.0)], "command")
+    assert found.rows == (
+        ("noisy-sgd", "1", rounded_up(epsilon(LEDGER, delta=1e-5)), "85.00", "80.00 to 90.00", "2", "2"),
+    )
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory, dense_layers_count_as_proved):
+    folder = tmp_path_factory.mktemp("sweep")
+    given = (
+        "sweep",
+        "--methods",
+        "noisy-sgd",
+        "--epsilons",
+        "3",
+        "--seeds",
+        "2",
+        *TINY,
+        "--folder",
+        folder,
+        "--name",
+        "s",
+    )
+    return given, folder / "s", call(*given)
+
+
+def test_a_sweep_leaves_a_line_a_run_a_table_a_figure_and_a_report(swept):
+    _, folder, (code, printed) = swept
+    assert code == 0, printed
+    lines = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
+    assert [line["run"]["seed"] for line in lines] == [0, 1]
+    assert "2 of 2: digits-noisy-sgd-eps3-seed1" in printed and "These 2 runs are siblings" in printed
+    assert (folder / "table.md").read_text() in printed
+    assert (folder / "figures" / "figure.png").stat().st_size > 1000
+    assert "These 2 runs are siblings" in (folder / "report.html").read_text()
+
+
+def test_a_sweep_that_is_finished_runs_nothing_and_its_report_can_be_made_anew(swept):
+    given, folder, _ = swept
+    page = (folder / "report.html").read_text()
+    _, printed = call(*given)
+    assert "2 of 2 runs are there already" in printed
+    (folder / "report.html").unlink()
+    assert call("report", folder)[0] == 0
+    assert (folder / "report.html").read_text() == page
