@@ -67,6 +67,7 @@ class Case:
     first_class: int = 0
     score: Callable[[keras.Model, scores.Features, np.ndarray], float] = scores.accuracy
     own: dict[str, dict] = dataclasses.field(default_factory=dict)  # arguments of a method in this case
+    own_rates: dict[str, tuple[float, ...]] = dataclasses.field(default_factory=dict)  # of a method with shorter steps
 
 
 def _logistic(x: np.ndarray) -> keras.Model:
@@ -166,9 +167,12 @@ def study(options: argparse.Namespace) -> None:
                     results.add((name, *setting), run(case, *setting, data))
                 return results.scores[(name, *setting)]
 
-            grid = itertools.product(case.learning_rates, case.clips)
-            tuned = {pair: score(method, options.tuning_epsilon, *pair, TUNING_SEED, True) for pair in grid}
-            best = max(tuned, key=tuned.get)
+            if options.setting:
+                best = tuple(options.setting)
+            else:
+                grid = itertools.product(case.own_rates.get(method, case.learning_rates), case.clips)
+                tuned = {pair: score(method, options.tuning_epsilon, *pair, TUNING_SEED, True) for pair in grid}
+                best = max(tuned, key=tuned.get)
             found = [score(method, epsilon, *best, seed, False) for seed in range(options.seeds)]
             print(row(name, epsilon, method, best, found), flush=True)
 
@@ -256,6 +260,7 @@ def main() -> int:
     options.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     options.add_argument("--epsilons", nargs="+", type=float, default=[0.2, 1.0, 3.0])
     options.add_argument("--tuning-epsilon", type=float, default=1.0)
+    options.add_argument("--setting", nargs=2, type=float, help="learning rate and clip, in place of tuning")
     options.add_argument("--seeds", type=int, default=5)
     options = parser.parse_args()
     {"cost": cost, "figure": figure, "table": table, "study": study}[options.command](options)

@@ -45,10 +45,20 @@ METHODS = {
     "student, encoded": (ENCODED, {"noise": STUDENT, "denoise": None}),
     "gaussian, encoded": (ENCODED, {"noise": GAUSSIAN, "denoise": None}),
 }
-# Denoised steps are shorter by the distance from noise, some hundredths: the grid reaches as much higher.
-RATES, CLIPS = (0.1, 0.4, 1.6, 6.4, 25.6), (0.5, 1.0, 2.0)
+RATES = (1.6, 6.4)
+DENOISED_RATES = (200.0, 800.0)  # steps are shorter by the distance from noise, a hundredth and less
 CASES = {
-    "mnist, encoding": Case("mnist", lambda x: bu_2019.mnist_cnn(), 512, 20, "sgd", RATES, CLIPS, directional._images),
+    "mnist, encoding": Case(
+        "mnist",
+        lambda x: bu_2019.mnist_cnn(),
+        512,
+        2,
+        "sgd",
+        RATES,
+        (0.3, 1.0),
+        directional._images,
+        own_rates={method: DENOISED_RATES for method, (_, own) in METHODS.items() if own.get("denoise")},
+    ),
 }
 NOISES = {
     "Student-t, df 9": STUDENT,
@@ -146,6 +156,7 @@ def arguments() -> argparse.ArgumentParser:
     study.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
     study.add_argument("--epsilons", nargs="+", type=float, default=[1.0, 3.2])
     study.add_argument("--tuning-epsilon", type=float, default=3.2)
+    study.add_argument("--setting", nargs=2, type=float, help="learning rate and clip, in place of tuning")
     study.add_argument("--seeds", type=int, default=5)
     return parser
 
