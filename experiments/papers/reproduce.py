@@ -19,6 +19,7 @@ from tfdp.accounting.claims import FEATURES, rounded_up
 TUNING_SEED = 10**6
 QUICK_ROWS = 8
 _QUICK = "A trial on {data}, with few steps and one run each: it shows that the command works. Nothing follows from its numbers."
+_QUICK_COMPUTED = "A trial: fewer points, and of encoded gradients fewer weights and codewords, than the whole has."
 _HELD_OUT = (
     "Where a setting was chosen among several, it was by one run on a tenth of the training records, held out, with another seed. That "
     "looks at the records without paying for it: results compare methods, they are no recipe."
@@ -47,7 +48,7 @@ def reproduce(
         if only or seeds:
             raise ValueError(f"{study.name} is computed, not trained: leave out --only and --seeds.")
         computed = study.compute(quick)
-        notes = (_QUICK.format(data="fewer points"), *study.notes) if quick else study.notes
+        notes = (_QUICK_COMPUTED, *study.notes) if quick else study.notes
         return Found(study.title, study.about, computed.columns, computed.rows, computed.panels, notes, command)
     rows = _chosen(study, only)
     if quick:

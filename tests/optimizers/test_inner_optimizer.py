@@ -98,7 +98,7 @@ def test_the_learning_rate_is_the_inner_optimizers():
     assert int(optimizer.iterations) == int(optimizer.inner_optimizer.iterations) == 1
 
 
-@pytest.mark.parametrize("make", [tfdp.NoisySGD, tfdp.NoisyAdam, tfdp.DirectionalDPAdam, tfdp.AdaClipDPSGD])
+@pytest.mark.parametrize("make", [tfdp.NoisySGD, tfdp.DirectionalDPAdam])
 def test_fit_ends_with_the_average_of_weights_and_it_is_saved_at_no_cost(make, tmp_path):
     def trained(**arguments):
         model = tiny.private(make(0.1, l2_norm_clip=1.0, noise_multiplier=2.0, **arguments))
