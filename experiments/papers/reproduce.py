@@ -84,11 +84,18 @@ def _trial(rows: Sequence[Row], has_data: bool) -> tuple[Row, ...]:
         lines.setdefault(row.series, []).append(row)
     ends = [row for line in lines.values() for row in ([line[0], line[-1]] if len(line) > 1 else line)]
     places = dict.fromkeys(np.linspace(0, len(ends) - 1, min(QUICK_ROWS, len(ends))).round().astype(int).tolist())
-    small = [ends[i] for i in places]
-    return tuple(
-        dataclasses.replace(row, run=row.run.quick(has_data), grid=tuple(run.quick(has_data) for run in row.grid[:1]))
-        for row in small
+    return tuple(_small(ends[i], has_data) for i in places)
+
+
+def _small(row: Row, has_data: bool) -> Row:
+    """Without the paper's numbers where its data are not there."""
+    small = dataclasses.replace(
+        row, run=row.run.quick(has_data), grid=tuple(run.quick(has_data) for run in row.grid[:1])
     )
+    if has_data:
+        return small
+    panel = f"digits in place of {row.panel}" if row.panel else ""
+    return dataclasses.replace(small, panel=panel, published=None, nominal=None)
 
 
 def _tuned(rows: Sequence[Row], campaign: Campaign) -> tuple[Row, ...]:
@@ -109,6 +116,8 @@ def _signed(record: Record) -> float:
 def _found(
     study: Study, rows: Sequence[Row], records: list[list[Record]], quick: bool, has_data: bool, command: str
 ) -> Found:
+    if quick and not has_data:
+        study = dataclasses.replace(study, columns=tuple(c for c in study.columns if not c.name.startswith("paper")))
     values = [
         [_value(study, record, least) for record in some]
         for some, least in zip(records, _least(rows, records), strict=True)
@@ -121,7 +130,9 @@ def _found(
     columns += [f"ours: {measure}", "lowest to highest", "runs", "nominal epsilon", "proven epsilon"]
     columns += [*(column.name for column in study.columns), "seconds a run"]
     told = tuple(_row(study, row, some, value) for row, some, value in zip(rows, records, values, strict=True))
-    kept = [i for i in range(len(columns)) if any(row[i] for row in told) or columns[i].startswith("paper")]
+    kept = [
+        i for i in range(len(columns)) if any(row[i] for row in told) or (columns[i].startswith("paper") and not quick)
+    ]
     cells = tuple(tuple(row[i] for i in kept) for row in told)
     panels = _panels(study, rows, records, values, measure)
     return Found(study.title, study.about, tuple(columns[i] for i in kept), cells, panels, notes, command)
