@@ -10,7 +10,8 @@ by it. How methods are tuned, and what the data are: `kang_2020.py`.
 - gradient, DP-LSSGD: ten epochs of NoisySGD, gradients clipped to 1.
 - input, with or without labels: the proven noise on the records, then five epochs of Adam. As published: eq. 12, with a Lipschitz constant of
   1, which no network has, and 25 gradient steps on all records.
-- DBDP: from the network without privacy, 20 steps on 2,000 of its training records, whose Hessian gets a damping of 0.1.
+- DBDP: from the network without privacy, 20 steps on 2,000 of its training records, whose Hessian gets a damping of 1 (0.1 left one not
+  positive definite).
 
 Column "proven" and neighbours: as in `convex.py`. All that is proven of these networks is proven for any model.
 """
@@ -31,7 +32,7 @@ from models.kang_2020 import one_hidden_layer
 from tfdp.erm.records import Ball
 
 STEPS = 25  # of the paper's input perturbation
-INFLUENCE_RECORDS, INFLUENCE_STEPS, DAMPING = 2000, 20, 0.1
+INFLUENCE_RECORDS, INFLUENCE_STEPS, DAMPING = 2000, 20, 1.0
 
 Trained = tuple[keras.Model, dict]  # with what is stated of it
 
