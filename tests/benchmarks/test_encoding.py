@@ -25,6 +25,7 @@ def study(tmp_path, monkeypatch):
         epochs=1,
         learning_rates=(0.1,),
         clips=(1.0,),
+        own_rates={"student, encoded, denoised": (20.0,)},
     )
     monkeypatch.setitem(encoding.CASES, "mnist, encoding", case)
     monkeypatch.setattr(directional, "METHODS", dict(directional.METHODS))
@@ -46,6 +47,7 @@ def test_a_study_tunes_and_runs_encoded_and_noisy_methods_at_one_epsilon(study, 
     encoding.main()
     runs = [json.loads(line)["run"] for line in file.read_text().splitlines()]
     assert [run[1] for run in runs] == [methods[0]] * 2 + [methods[1]] * 2  # tuned, then one seed
+    assert [run[3] for run in runs] == [0.1] * 2 + [20.0] * 2  # a method's own rates
     assert capsys.readouterr().out.count("| mnist, encoding | 3 |") == 2
 
 
@@ -54,3 +56,12 @@ def test_a_million_weights_are_a_million():
     assert workload.model().count_params() == workload.weights > 10**6
     assert workload.lot == 64
     assert workload.records(3)[0].shape == (3, 784)
+
+
+def test_a_setting_from_elsewhere_is_not_tuned(study, monkeypatch):
+    given, file = study
+    monkeypatch.setattr("sys.argv", ["encoding", *given, "--methods", "noisy", "--setting", "0.3", "2"])
+    encoding.main()
+    assert [json.loads(line)["run"][1:] for line in file.read_text().splitlines()] == [
+        ["noisy", 3.0, 0.3, 2.0, 0, False]
+    ]

@@ -181,5 +181,5 @@ def test_no_record_is_in_the_json():
     data = tfdp.privacy_statement(model).to_json()
     assert "0.1234567" not in data
     assert set(json.loads(data)) == {
-        "format", "version", "delta", "epsilon", "claims", "released", "ledger", "fits", "not_protected", "versions",
+        "format", "version", "delta", "epsilon", "claims", "meaning", "released", "ledger", "fits", "not_protected", "versions",
     }  # fmt: skip
