@@ -14,20 +14,20 @@ def adult_mlp(features: int = 123, classes: int = 2) -> keras.Model:
     )
 
 
-def mnist_cnn(classes: int = 10) -> keras.Model:
+def mnist_cnn(classes: int = 10, activation: str = "relu", name: str = "mnist_cnn") -> keras.Model:
     """MNIST: two convolutions and a dense layer, as in TensorFlow Privacy's tutorial."""
     return keras.Sequential(
         [
             keras.Input((28, 28, 1)),
-            layers.Conv2D(16, 8, strides=2, padding="same", activation="relu"),
+            layers.Conv2D(16, 8, strides=2, padding="same", activation=activation),
             layers.MaxPooling2D(2, strides=1),
-            layers.Conv2D(32, 4, strides=2, padding="valid", activation="relu"),
+            layers.Conv2D(32, 4, strides=2, padding="valid", activation=activation),
             layers.MaxPooling2D(2, strides=1),
             layers.Flatten(),
-            layers.Dense(32, activation="relu"),
+            layers.Dense(32, activation=activation),
             layers.Dense(classes),
         ],
-        name="mnist_cnn",
+        name=name,
     )
 
 

@@ -7,22 +7,12 @@ All give logits. The same builders run on Keras 2 and Keras 3.
 import keras
 from keras import layers
 
+from models import bu_2019
+
 
 def mnist_tanh_cnn(classes: int = 10) -> keras.Model:
     """MNIST and Fashion-MNIST: two convolutions and a dense layer with tanh."""
-    return keras.Sequential(
-        [
-            keras.Input((28, 28, 1)),
-            layers.Conv2D(16, 8, strides=2, padding="same", activation="tanh"),
-            layers.MaxPooling2D(2, strides=1),
-            layers.Conv2D(32, 4, strides=2, padding="valid", activation="tanh"),
-            layers.MaxPooling2D(2, strides=1),
-            layers.Flatten(),
-            layers.Dense(32, activation="tanh"),
-            layers.Dense(classes),
-        ],
-        name="mnist_tanh_cnn",
-    )
+    return bu_2019.mnist_cnn(classes, activation="tanh", name="mnist_tanh_cnn")
 
 
 def cifar_tanh_cnn(classes: int = 10) -> keras.Model:

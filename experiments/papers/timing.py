@@ -31,7 +31,7 @@ class TimingRun:
         return dataclasses.replace(self, settings=self.settings.replaced(seed=seed))
 
     def on_held_out(self, seed: int) -> TimingRun:
-        raise NotImplementedError("Nothing is chosen by the time that a step takes.")
+        raise ValueError("Nothing is chosen by the time that a step takes: give its row no grid.")
 
     def quick(self, has_data: bool) -> TimingRun:
         from experiments.campaign import TrainingRun
