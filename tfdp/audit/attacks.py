@@ -1,0 +1,100 @@
+"""What an attacker makes of a run: one score for each canary, larger for those that seem to be in.
+
+Any score that is a function of what was released gives a valid audit; a better one gives a larger lower bound.
+"""
+
+from __future__ import annotations
+
+import abc
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfdp.audit.canaries import Planted
+from tfdp.audit.losses import losses_of, record_losses
+
+_CHUNK = 32
+
+
+class Attack(keras.callbacks.Callback, abc.ABC):
+    """Sees the weights after every step, as a privacy claim lets everybody do, and no metric."""
+
+    def __init__(self, planted: Planted):
+        super().__init__()
+        self.planted = planted
+
+    @abc.abstractmethod
+    def scores(self) -> np.ndarray:
+        """Of the canaries, after training."""
+
+
+class FinalLosses(Attack):
+    """Black box: minus the canary's loss under the final model."""
+
+    def scores(self):
+        planted = self.planted
+        return -losses_of(planted.model, planted.x[-planted.count :], planted.y[-planted.count :])
+
+
+class OwnWeights(Attack):
+    """White box, for gradient canaries: how far the canary's own weight has moved.
+
+    With plain SGD that is the sum of all released gradients in the canary's direction, times the learning rate.
+    """
+
+    def on_train_begin(self, logs=None):
+        self._before = self._codes()
+
+    def scores(self):
+        return self._codes() - self._before
+
+    def _codes(self) -> np.ndarray:
+        return keras.ops.convert_to_numpy(self.planted.codes.embeddings)[:, 0].astype(np.float64)
+
+
+class ReleasedGradients(Attack):
+    """White box: the sum over steps of the released gradient's product with the direction of the canary's own.
+
+    The released gradient is read off the weights before and after the step: with plain SGD their difference is that gradient
+    times the learning rate. With another inner optimizer it is what that makes of it, and the attack is weaker, not wrong.
+    """
+
+    def __init__(self, planted: Planted):
+        super().__init__(planted)
+        self._scores = np.zeros(planted.count)
+        self._project = tf.function(self._projections)
+
+    def on_train_begin(self, logs=None):
+        self._before = self._weights()
+
+    def on_train_batch_end(self, batch, logs=None):
+        after, planted = self._weights(), self.planted
+        released = [b - a for a, b in zip(after, self._before, strict=True)]
+        for start in range(0, planted.count, _CHUNK):
+            rows = slice(len(planted.x) - planted.count + start, len(planted.x) - planted.count + start + _CHUNK)
+            rows = slice(rows.start, min(rows.stop, len(planted.x)))
+            found = self._project(planted.x[rows], planted.y[rows], self._before, released)
+            self._scores[start : start + _CHUNK] += found.numpy()
+        self._before = after
+
+    def scores(self):
+        return self._scores
+
+    def _weights(self) -> list[tf.Tensor]:
+        return [tf.identity(v.value) for v in self.planted.model.trainable_variables]
+
+    def _projections(self, x, y, weights, released) -> tf.Tensor:
+        """``<released, g_i> / ||g_i||``, with g_i the gradient of record i's loss at these weights."""
+        model = self.planted.model
+        with tf.GradientTape() as tape:
+            tape.watch(weights)
+            y_pred, _ = model.stateless_call(weights, model.non_trainable_variables, x, training=False)
+            losses = record_losses(model, y, y_pred)
+        gradients = tape.jacobian(losses, weights, unconnected_gradients="zero")
+        products, squares = 0.0, 0.0
+        for g, r in zip(gradients, released, strict=True):
+            rows = tf.reshape(g, [tf.shape(g)[0], -1])
+            products += tf.linalg.matvec(rows, tf.reshape(r, [-1]))
+            squares += tf.reduce_sum(tf.square(rows), 1)
+        return tf.math.divide_no_nan(products, tf.sqrt(squares))
