@@ -8,7 +8,7 @@ An audit can refute a privacy claim. It can't confirm one: an attack that finds 
 from tfdp.audit.bounds import epsilon_lower_bound, p_value
 from tfdp.audit.canaries import GradientCanaries, MislabelledCanaries, RandomCanaries
 from tfdp.audit.membership import MembershipInference, membership_inference
-from tfdp.audit.one_run import OneRun, one_run
+from tfdp.audit.run import OneRun, one_run
 from tfdp.audit.tradeoff_bounds import gaussian_epsilon_lower_bound, gaussian_mu_lower_bound, tradeoff_p_value
 
 __all__ = [

@@ -47,9 +47,7 @@ def _p_value(epsilon: float, delta: float, canaries: int, guesses: int, correct:
     return float(min(1.0, tail + 2 * canaries * delta * largest))
 
 
-def epsilon_lower_bound(
-    *, canaries: int, guesses: int, correct: int, delta: float, confidence: float = 0.95
-) -> float:
+def epsilon_lower_bound(*, canaries: int, guesses: int, correct: int, delta: float, confidence: float = 0.95) -> float:
     """The largest epsilon that so many correct guesses refute at this delta.
 
     Formal guarantee: if training is (epsilon, delta)-differentially private, the result is above epsilon with probability at most

@@ -24,7 +24,9 @@ def record_losses(model: keras.Model, y: tf.Tensor, y_pred: tf.Tensor) -> tf.Ten
 def losses_of(model: keras.Model, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Of many records, as the model is used after training (``training=False``)."""
     parts = [
-        record_losses(model, tf.convert_to_tensor(y[start : start + _ROWS]), model(x[start : start + _ROWS], training=False))
+        record_losses(
+            model, tf.convert_to_tensor(y[start : start + _ROWS]), model(x[start : start + _ROWS], training=False)
+        )
         for start in range(0, len(x), _ROWS)
     ]
     return np.concatenate([part.numpy().astype(np.float64) for part in parts])
