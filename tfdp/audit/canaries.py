@@ -96,7 +96,7 @@ class GradientCanaries(Canaries):
 
     def planted(self, model, x, y, random):
         check_one_loss(model, "Auditing with gradient canaries")
-        wide = _WithCanaries(model, self.count)
+        wide = WithGradientCanaries(model, self.count)
         size, count = len(x), self.count
         numbers = np.concatenate([np.zeros(size, np.int32), np.arange(count, dtype=np.int32)])
         real = np.concatenate([np.ones(size, np.float32), np.zeros(count, np.float32)])
@@ -113,7 +113,7 @@ class GradientCanaries(Canaries):
         )
 
 
-class _WithCanaries(keras.Model):
+class WithGradientCanaries(keras.Model):
     """A compiled model and one weight more for each canary, compiled in the same way."""
 
     def __init__(self, model: keras.Model, count: int):
