@@ -133,7 +133,7 @@ def one_run(
     planted.model.fit(
         planted.x,
         planted.y,
-        sample_weight=_weights(planted, included),
+        sample_weight=weights_of(planted, included),
         batch_size=batch_size,
         epochs=epochs,
         callbacks=[watcher],
@@ -162,7 +162,7 @@ def correct_guesses(scores: np.ndarray, included: np.ndarray, guesses: int) -> i
     return int(np.sum(~included[out]) + np.sum(included[last]))
 
 
-def _weights(planted: Planted, included: np.ndarray) -> object:
+def weights_of(planted: Planted, included: np.ndarray) -> object:
     """All records', without those of canaries that are left out.
 
     A record of weight 0 has the gradient 0, and adds nothing to a sum of clipped gradients. Where gradients are clipped around
