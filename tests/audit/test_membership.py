@@ -26,8 +26,8 @@ def test_the_area_is_that_of_scikit_learn():
 @pytest.mark.parametrize("rate", [0.0, 0.001, 0.01, 0.3, 1.0])
 def test_the_rate_is_the_best_of_all_thresholds(rate):
     thresholds = [*np.unique(np.concatenate([MEMBERS, OTHERS])), np.inf]
-    allowed = [t for t in thresholds if np.mean(OTHERS < t) <= rate]
-    assert true_positive_rate(MEMBERS, OTHERS, rate) == max(np.mean(MEMBERS < t) for t in allowed)
+    allowed = [t for t in thresholds if np.mean(t > OTHERS) <= rate]
+    assert true_positive_rate(MEMBERS, OTHERS, rate) == max(np.mean(t > MEMBERS) for t in allowed)
 
 
 def other_records(size: int):

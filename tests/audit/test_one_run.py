@@ -39,7 +39,7 @@ def test_without_noise_a_gradient_canary_that_is_in_moves_its_weight_by_the_clip
 def test_the_coins_change_neither_the_number_of_records_nor_the_rate():
     found = audited(GradientCanaries(12), batch_size=5, epochs=2)
     (line,) = found.ledger
-    assert (line.sampling.size, line.sampling.rate, line.steps) == (20, 0.25, 8)
+    assert (line.sampling.size, line.sampling.sampling_rate, line.steps) == (20, 0.25, 8)
 
 
 def test_released_gradients_are_projected_on_the_direction_of_each_canarys_gradient():
