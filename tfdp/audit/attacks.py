@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfdp.accounting import GaussianEvent, Poisson
 from tfdp.audit.canaries import Planted
 from tfdp.audit.losses import losses_of, record_losses
 
@@ -38,19 +39,48 @@ class FinalLosses(Attack):
 
 
 class OwnWeights(Attack):
-    """White box, for gradient canaries: how far the canary's own weight has moved.
+    """White box, for gradient canaries: the moves of the canary's own weight.
 
-    With plain SGD that is the sum of all released gradients in the canary's direction, times the learning rate.
+    With plain SGD a move is the released gradient in the canary's direction, times the learning rate. Where Gaussian noise
+    was added to Poisson lots the score is the likelihood ratio of all moves (``log_likelihood_ratio``), elsewhere their sum.
     """
 
     def on_train_begin(self, logs=None):
-        self._before = self._codes()
+        self._seen = [self._codes()]
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._seen.append(self._codes())
 
     def scores(self):
-        return self._codes() - self._before
+        moves = np.diff(self._seen, axis=0)
+        lines = list(self.planted.model.optimizer.ledger)
+        if len(lines) == 1 and isinstance(lines[0].event, GaussianEvent) and isinstance(lines[0].sampling, Poisson):
+            moves = moves[np.std(moves, axis=1) > 0]  # steps that were taken
+            return log_likelihood_ratio(moves, lines[0].event.noise_multiplier, lines[0].sampling.sampling_rate)
+        return moves.sum(axis=0)
 
     def _codes(self) -> np.ndarray:
         return keras.ops.convert_to_numpy(self.planted.codes.embeddings)[:, 0].astype(np.float64)
+
+
+def log_likelihood_ratio(moves: np.ndarray, noise_multiplier: float, sampling_rate: float) -> np.ndarray:
+    """Of each canary being in against being out, by its moves, ``[steps, canaries]``.
+
+    In units of the noise's standard deviation a move of a canary that is out is N(0, 1); of one that is in it is that, and with
+    probability q, if it was in the lot, N(1 / sigma, 1). The unit of each step, and its 0, are found from the mean and the
+    spread of all canaries' moves, of which a share of q / 2 is expected to have been in the lot.
+    """
+    share, shift = sampling_rate / 2, 1 / noise_multiplier
+    unit = np.std(moves, axis=1, keepdims=True) / np.sqrt(1 + share * (1 - share) * shift**2)
+    moves = (moves - np.mean(moves, axis=1, keepdims=True)) / unit + share * shift
+    return sampled_log_ratio(moves, shift, sampling_rate).sum(axis=0)
+
+
+def sampled_log_ratio(moves: np.ndarray, shift: float, sampling_rate: float) -> np.ndarray:
+    """ln of (1 - q) N(0, 1) + q N(shift, 1) over N(0, 1)."""
+    with np.errstate(divide="ignore"):
+        absent, present = np.log1p(-sampling_rate), np.log(sampling_rate)
+    return np.logaddexp(absent, present + moves * shift - shift**2 / 2)
 
 
 class ReleasedGradients(Attack):
