@@ -25,6 +25,7 @@ ALLOWED = {
     "callbacks": {"accounting", "optimizers"},
     "report": {"accounting", "data", "gradients", "mechanisms", "optimizers"},
     "erm": {"accounting", "data", "mechanisms", "optimizers", "report"},
+    "audit": {"accounting", "mechanisms", "optimizers"},
 }
 WITHOUT_TENSORFLOW = {"accounting", "noise"}
 
