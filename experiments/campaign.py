@@ -79,7 +79,10 @@ class TrainingRun:
 
 
 class Campaign:
-    """Runs whose results lie in one file, `folder`/`name`.jsonl."""
+    """Runs whose results lie in one file, `folder`/`name`.jsonl.
+
+    To each is added `cpu_seconds`, of all cores, which a busy machine does not change (of the last try, if a run was broken off).
+    """
 
     def __init__(self, folder: Path, name: str, data_dir: str | os.PathLike | None, say: Callable[[str], None] = print):
         self._file, self._work = folder / f"{name}.jsonl", folder / "unfinished"
@@ -110,7 +113,9 @@ class Campaign:
         identity = run.identity()
         key = _key(identity)
         work = self._work / hashlib.sha256(key.encode()).hexdigest()[:12]
+        begun = time.process_time()
         record = {"run": identity, **run.execute(self._data_dir, work)}
+        record["cpu_seconds"] = time.process_time() - begun
         add_line(self._file, record)
         self._found[key] = record
         shutil.rmtree(work, ignore_errors=True)

@@ -16,7 +16,7 @@ from experiments.settings import RunSettings
 from tfdp.accounting import Ledger, report
 from tfdp.accounting.claims import rounded_up
 
-COLUMNS = ("method", "target epsilon", "proven epsilon", "mean", "lowest to highest", "runs", "seconds a run")
+COLUMNS = ("method", "target epsilon", "proven epsilon", "mean", "lowest to highest", "runs", "CPU seconds a run")
 
 
 def grid(base: dict[str, Any], methods: Sequence[str], epsilons: Sequence[float], seeds: int) -> list[RunSettings]:
@@ -59,7 +59,7 @@ def mean_and_range(records: Sequence[Record], key: str = "score") -> tuple[str, 
 
 
 def mean_seconds(records: Sequence[Record]) -> str:
-    return f"{np.mean([record['seconds'] for record in records]):.0f}"
+    return f"{np.mean([record['cpu_seconds'] for record in records]):.0f}"
 
 
 def _lines(groups: dict[tuple, list[Record]]) -> tuple[Line, ...]:

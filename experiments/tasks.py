@@ -53,6 +53,7 @@ NETWORKS = {
     "logistic_regression": Network("kang_2020.logistic_regression", (TABLE, SMALL, GREY, COLOUR), flat=True),
     "one_hidden_layer": Network("kang_2020.one_hidden_layer", (TABLE, SMALL, GREY, COLOUR), flat=True),
     "imdb_text": Network("bu_2019.imdb_text", (TEXT,)),
+    "bag_of_words": Network("bag_of_words.bag_of_words", (TEXT,)),
     "movielens_ncf": Network("bu_2019.movielens_ncf", (PAIRS,)),
 }
 

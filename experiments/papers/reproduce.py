@@ -128,7 +128,7 @@ def _found(
     measure = _metric(study, records)
     columns = ["data", "setting", study.x_label, f"paper: {measure}"]
     columns += [f"ours: {measure}", "lowest to highest", "runs", "nominal epsilon", "proven epsilon"]
-    columns += [*(column.name for column in study.columns), "seconds a run"]
+    columns += [*(column.name for column in study.columns), "CPU seconds a run"]
     told = tuple(_row(study, row, some, value) for row, some, value in zip(rows, records, values, strict=True))
     kept = [
         i for i in range(len(columns)) if any(row[i] for row in told) or (columns[i].startswith("paper") and not quick)
@@ -177,7 +177,7 @@ def _row(study: Study, row: Row, records: list[Record], values: list[float]) -> 
         "" if row.nominal is None else f"{row.nominal:g}",
         proven(records),
         *(column.of(row, records) for column in study.columns),
-        f"{np.mean([record['seconds'] for record in records]):.0f}",
+        f"{np.mean([record['cpu_seconds'] for record in records]):.0f}",
     )
 
 

@@ -34,6 +34,7 @@ def test_runs_come_back_in_order_and_are_run_once(tmp_path):
     records = campaign.run_all([Counted(n, ran) for n in (3, 1, 3)])
     assert [record["score"] for record in records] == [3.0, 1.0, 3.0]
     assert ran == [3, 1]
+    assert all(record["cpu_seconds"] >= 0 for record in records)
     assert told[-1].startswith("2 of 2: counted: accuracy 1") and told[-1].endswith("0 s left)")
     assert not (tmp_path / "unfinished").exists()
 
