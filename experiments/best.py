@@ -1,4 +1,7 @@
-"""Our best by data set: what trained best of what was tried, each setting chosen on held-out records with another seed."""
+"""Our best by data set: what trained best of what was tried, each setting chosen on held-out records with another seed.
+
+From scratch, no public data. The paper's number that stands beside ours is at the epsilon that is said in the notes.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,88 @@ from experiments.papers.study import Row, Study
 from experiments.settings import RunSettings
 
 TITLES = {
-    "best-mnist": "MNIST, a small convolutional network",
-    "best-adult": "Adult income, large lots",
-    "best-imdb": "IMDb reviews, which words occur",
-    "best-movielens": "MovieLens, RMSE",
-    "best-cifar10": "CIFAR-10, a convolutional network",
+    "mnist": "MNIST, a small convolutional network",
+    "adult": "Adult income, logistic regression",
+    "imdb": "IMDb reviews, which words occur",
+    "movielens1m": "MovieLens, how generous a user and how liked a movie is",
 }
 
 
 def named(name: str) -> Study:
     """What a name stands for."""
     if name not in TITLES:
-        raise ValueError(f"There is no best {name!r}. There are {', '.join(TITLES)}.")
-    return next(study for study in STUDIES if study.name == name)
+        raise ValueError(f"There is no best of {name!r}. There are {', '.join(TITLES)}.")
+    return STUDIES[name]
 
 
-def _row(published: float, base: dict[str, Any], *choices: dict[str, Any]) -> Row:
-    """One target epsilon; the best of the choices on held-out records is what is run."""
-    runs = tuple(TrainingRun(RunSettings.of(method="noisy-sgd", **base, **choice)) for choice in choices)
-    return Row(f"epsilon {base['epsilon']:g}", runs[0], published=published, grid=runs)
+def _row(epsilon: float, published: float, base: dict[str, Any], *choices: dict[str, Any]) -> Row:
+    """Of the choices the best on held-out records is run."""
+    runs = tuple(
+        TrainingRun(RunSettings.of(method="noisy-sgd", epsilon=epsilon, momentum=0.9, **base, **choice))
+        for choice in choices
+    )
+    return Row(f"epsilon {epsilon:g}", runs[0], published=published, grid=runs)
+
+
+def _study(dataset: str, about: str, paper: str, *rows: Row) -> Study:
+    notes = (f"The paper's number is {paper}.",)
+    return Study(f"best-{dataset}", "best", f"Our best: {TITLES[dataset]}", about, rows, notes=notes)
+
+
+_MNIST = {"dataset": "mnist", "model": "mnist_tanh_cnn", "clip": 0.1}
+_ADULT = {"dataset": "adult", "model": "logistic_regression", "ema": 0.95}
+_IMDB = {"dataset": "imdb", "model": "bag_of_words", "batch_size": 5000, "epochs": 20, "clip": 0.5, "ema": 0.9}
+_MOVIELENS = {
+    "dataset": "movielens1m",
+    "model": "rating_biases",
+    "batch_size": 80_000,
+    "epochs": 20,
+    "clip": 40.0,
+    "ema": 0.9,
+}
+
+STUDIES = {
+    "mnist": _study(
+        "mnist",
+        "Bounded activations, a short clip, large lots, momentum.",
+        "98.1 at epsilon 2.93 (Papernot et al. 2021)",
+        _row(1.0, 98.1, _MNIST, {"batch_size": 2048, "epochs": 30, "learning_rate": 4.0}),
+        _row(2.93, 98.1, _MNIST, {"batch_size": 1024, "epochs": 40, "learning_rate": 2.0}),
+    ),
+    "adult": _study(
+        "adult",
+        "The fewest weights, lots of an eighth to a quarter of all records, averaged weights.",
+        "84.0 at epsilon 10.2 (Bu et al. 2019, table 2)",
+        _row(
+            0.05,
+            84.0,
+            _ADULT | {"batch_size": 8192},
+            {"epochs": 40, "clip": 1.0, "learning_rate": 0.05},
+            {"epochs": 40, "clip": 1.0, "learning_rate": 0.15},
+            {"epochs": 40, "clip": 2.0, "learning_rate": 0.05},
+            {"epochs": 20, "clip": 1.0, "learning_rate": 0.3},
+        ),
+        _row(
+            0.5,
+            84.0,
+            _ADULT | {"batch_size": 4096, "epochs": 20},
+            {"clip": 1.0, "learning_rate": 2.0},
+            {"clip": 1.0, "learning_rate": 4.0},
+            {"clip": 2.0, "learning_rate": 1.0},
+        ),
+    ),
+    "imdb": _study(
+        "imdb",
+        "Logistic regression on which words occur, frequent words weighing less.",
+        "83.8 at epsilon 10.43 (Bu et al. 2019, table 3)",
+        _row(1.0, 83.8, _IMDB, {"learning_rate": 8.0}, {"learning_rate": 15.0}),
+        _row(4.0, 83.8, _IMDB, {"learning_rate": 12.0}, {"learning_rate": 20.0}, {"learning_rate": 35.0}),
+    ),
+    "movielens1m": _study(
+        "movielens1m",
+        "One number for each user and each movie.",
+        "0.915 at epsilon 10.61 (Bu et al. 2019, table 4)",
+        _row(1.0, 0.915, _MOVIELENS, {"learning_rate": 0.01}, {"learning_rate": 0.03}),
+        _row(4.0, 0.915, _MOVIELENS, {"learning_rate": 0.03}, {"learning_rate": 0.06}),
+    ),
+}

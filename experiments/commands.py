@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import papers
+from experiments import best, papers
 from experiments.methods import METHODS, NOISES
 from experiments.settings import RunSettings
 from experiments.tasks import NETWORKS, TASKS
@@ -21,6 +21,7 @@ _START = """
   python train.py run --dataset mnist --data-dir data   one run of any method on any data set
   python train.py sweep --methods noisy-adam directional-adam --epsilons 0.5 1 3 --seeds 3
   python train.py paper gdp-table1 --data-dir data      a table or figure of a paper, with ours beside it
+  python train.py best adult --data-dir data            what trained best of what we tried, at small epsilons
   python train.py report saved_models/NAME              figures and report of what was run, made anew
 
 Every command goes on where it was broken off, if it is given again. "train.py COMMAND --help" says more.
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         ("run", "one run, with its model, privacy statement and report", _run_arguments, _run),
         ("sweep", "methods x epsilons x seeds, side by side", _sweep_arguments, _sweep),
         ("paper", "a table or figure of one of the papers", _paper_arguments, _paper),
+        ("best", "our best on a data set, each setting chosen on held-out records", _best_arguments, _best),
         ("report", "figures and report of a folder, made anew", _report_arguments, _report),
     ):
         one = commands.add_parser(
@@ -141,6 +143,14 @@ def _sweep_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _paper_arguments(parser: argparse.ArgumentParser) -> None:
+    _study_arguments(parser, papers.TITLES, _FOLDER / "papers")
+
+
+def _best_arguments(parser: argparse.ArgumentParser) -> None:
+    _study_arguments(parser, best.TITLES, _FOLDER / "best")
+
+
+def _study_arguments(parser: argparse.ArgumentParser, titles: dict[str, str], folder: Path) -> None:
     parser.add_argument("name", metavar="NAME", help="one of those below")
     parser.add_argument("--data-dir", metavar="DIR", help="folder with NAME.npz of the data sets; --quick needs none")
     parser.add_argument(
@@ -150,11 +160,9 @@ def _paper_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="TEXT", help="rows whose name contains one of these, such as mnist"
     )
-    parser.add_argument(
-        "--folder", type=Path, default=_FOLDER / "papers", help="where results go (saved_models/papers)"
-    )
-    width = max(map(len, papers.TITLES))
-    parser.epilog = "names:\n" + "\n".join(f"  {name:{width}}  {title}" for name, title in papers.TITLES.items())
+    parser.add_argument("--folder", type=Path, default=folder, help=f"where results go ({folder})")
+    width = max(map(len, titles))
+    parser.epilog = "names:\n" + "\n".join(f"  {name:{width}}  {title}" for name, title in titles.items())
 
 
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
@@ -226,7 +234,14 @@ def _sweep(options: argparse.Namespace) -> None:
 
 
 def _paper(options: argparse.Namespace) -> None:
-    study = papers.named(options.name)
+    _reproduce(papers.named(options.name), options)
+
+
+def _best(options: argparse.Namespace) -> None:
+    _reproduce(best.named(options.name), options)
+
+
+def _reproduce(study: Any, options: argparse.Namespace) -> None:
     if options.seeds is not None and options.seeds < 1:
         raise ValueError(f"seeds must be at least 1, not {options.seeds}.")
     from experiments.papers import reproduce

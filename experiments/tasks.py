@@ -34,7 +34,7 @@ class Network:
         module, _, name = self.builder.rpartition(".")
         function = getattr(importlib.import_module(f"models.{module}"), name)
         if not self.flat:
-            return function(classes=classes) if "movielens" not in name else function(ratings=classes)
+            return function(ratings=classes) if PAIRS in self.kinds else function(classes=classes)
         model = function(features=int(np.prod(shape)), classes=classes)
         return model if len(shape) == 1 else keras.Sequential([keras.Input(shape), keras.layers.Flatten(), model])
 
@@ -55,6 +55,7 @@ NETWORKS = {
     "imdb_text": Network("bu_2019.imdb_text", (TEXT,)),
     "bag_of_words": Network("bag_of_words.bag_of_words", (TEXT,)),
     "movielens_ncf": Network("bu_2019.movielens_ncf", (PAIRS,)),
+    "rating_biases": Network("rating_biases.rating_biases", (PAIRS,)),
 }
 
 

@@ -5,16 +5,16 @@ import sys
 
 import pytest
 
-from experiments import papers
+from experiments import best, papers
 from experiments.methods import METHODS
 from tests.experiments.conftest import call
 
 
-@pytest.mark.parametrize("command", ["run", "sweep", "paper", "report"])
+@pytest.mark.parametrize("command", ["run", "sweep", "paper", "best", "report"])
 def test_every_command_explains_itself(command):
     code, printed = call(command, "--help")
     assert code == 0 and "usage: train.py" in printed
-    names = {"run": METHODS, "sweep": METHODS, "paper": papers.TITLES, "report": ()}[command]
+    names = {"run": METHODS, "sweep": METHODS, "paper": papers.TITLES, "best": best.TITLES, "report": ()}[command]
     assert all(f"  {name} " in printed for name in names)
 
 
@@ -38,6 +38,8 @@ WRONG = [
     (("paper", "gdp-table1", "--only", "cifar"), "leaves nothing of gdp-table1. Its rows are: noise 1.3"),
     (("paper", "gdp-figure2", "--seeds", "2"), "is computed, not trained: leave out --only and --seeds"),
     (("paper", "gdp-table1"), "mnist is not here"),
+    (("best", "svhn"), "There is no best of 'svhn'. There are mnist, adult"),
+    (("best", "adult"), "adult is not here"),
 ]
 
 

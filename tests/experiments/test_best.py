@@ -1,0 +1,31 @@
+"""Our best: that a setting is chosen on held-out records with another seed, and then run on all."""
+
+import json
+
+import pytest
+
+from experiments import best
+from experiments.papers.reproduce import TUNING_SEED
+from experiments.tasks import TASKS
+from tests.experiments.conftest import call
+
+
+@pytest.mark.parametrize("dataset", best.TITLES)
+def test_choices_differ_in_nothing_but_how_they_train(dataset):
+    study = best.named(dataset)
+    assert study.name == f"best-{dataset}" and dataset in TASKS
+    for row in study.rows:
+        told = {
+            (run.settings.dataset, run.settings.model, run.settings.epsilon, run.settings.delta) for run in row.grid
+        }
+        assert len(told) == 1 and len({run.settings.name for run in row.grid}) == len(row.grid)
+
+
+def test_a_trial_chooses_on_held_out_records_and_reports_others(tmp_path):
+    code, printed = call("best", "imdb", "--quick", "--only", "epsilon 4", "--folder", tmp_path)
+    assert code == 0, printed
+    chosen, reported = (json.loads(line)["run"] for line in (tmp_path / "best-quick.jsonl").read_text().splitlines())
+    assert chosen["held_out"] and chosen["seed"] == TUNING_SEED
+    assert not reported["held_out"] and reported["seed"] == 0
+    assert {**chosen, "held_out": False, "seed": 0} == reported
+    assert "chosen among several" in (tmp_path / "best-imdb-quick" / "table.md").read_text()
