@@ -94,8 +94,8 @@ def _rates(sgd: float, adam: float) -> dict[str, float]:
 
 TASKS = {
     "digits": Task(SMALL, "digits_cnn", 512, 30, _rates(1.0, 0.02), 0.5, feature_norm=4.0, classes=10),
-    "mnist": Task(GREY, "mnist_tanh_cnn", 1024, 20, _rates(2.0, 0.005), 0.1, feature_norm=9.0, classes=10),
-    "fashion_mnist": Task(GREY, "mnist_tanh_cnn", 1024, 20, _rates(2.0, 0.005), 0.1, feature_norm=10.0, classes=10),
+    "mnist": Task(GREY, "mnist_tanh_cnn", 1024, 20, _rates(4.0, 0.005), 0.1, feature_norm=9.0, classes=10),
+    "fashion_mnist": Task(GREY, "mnist_tanh_cnn", 1024, 20, _rates(4.0, 0.005), 0.1, feature_norm=10.0, classes=10),
     "svhn": Task(COLOUR, "cifar_tanh_cnn", 1024, 20, _rates(1.0, 0.002), 0.1, feature_norm=25.0, classes=10),
     "cifar10": Task(COLOUR, "cifar_tanh_cnn", 1024, 20, _rates(1.0, 0.002), 0.1, feature_norm=28.0, classes=10),
     "adult": Task(TABLE, "adult_mlp", 256, 6, _rates(0.5, 0.003), 1.0, feature_norm=4.0),

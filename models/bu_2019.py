@@ -14,11 +14,14 @@ def adult_mlp(features: int = 123, classes: int = 2) -> keras.Model:
     )
 
 
-def mnist_cnn(classes: int = 10, activation: str = "relu", name: str = "mnist_cnn") -> keras.Model:
+def mnist_cnn(
+    classes: int = 10, activation: str = "relu", name: str = "mnist_cnn", scaling: tuple[layers.Layer, ...] = ()
+) -> keras.Model:
     """MNIST: two convolutions and a dense layer, as in TensorFlow Privacy's tutorial."""
     return keras.Sequential(
         [
             keras.Input((28, 28, 1)),
+            *scaling,
             layers.Conv2D(16, 8, strides=2, padding="same", activation=activation),
             layers.MaxPooling2D(2, strides=1),
             layers.Conv2D(32, 4, strides=2, padding="valid", activation=activation),
