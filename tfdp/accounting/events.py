@@ -48,6 +48,12 @@ class GaussianEvent(Event):
 
 
 @dataclasses.dataclass(frozen=True)
+class GaussianOnGridEvent(GaussianEvent):
+    """The same, rounded to whole multiples of a public number: contributions first, each moving the rounded sum by at most C,
+    and then the noise. It costs what the Gaussian mechanism costs, and its last bits say nothing (`tfdp.mechanisms.grid`)."""
+
+
+@dataclasses.dataclass(frozen=True)
 class EncodedEvent(Event):
     """A sum of encoded contributions plus noise of any family (Nasr et al. 2020).
 

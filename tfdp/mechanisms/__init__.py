@@ -11,6 +11,7 @@ from tfdp.mechanisms.encoding import Encoder
 from tfdp.mechanisms.finite_support import finite_support_delta
 from tfdp.mechanisms.full_gradient import FullGradient
 from tfdp.mechanisms.gaussian import GaussianMechanism
+from tfdp.mechanisms.grid import GaussianOnGridMechanism
 from tfdp.mechanisms.noise_samplers import noise_draws
 from tfdp.mechanisms.noise_tails import noise_tails_delta
 from tfdp.mechanisms.normals import standard_normals
@@ -28,6 +29,7 @@ __all__ = [
     "Encoder",
     "FullGradient",
     "GaussianMechanism",
+    "GaussianOnGridMechanism",
     "PrunedPublishedMechanism",
     "PublishedMechanism",
     "RandomSupportMechanism",

@@ -72,7 +72,7 @@ _LOGARITHM = (
     0.05625422199553143,
     -0.023612682238620716,
 )
-_MANY_PAIRS = 50_000
+MANY_PAIRS = 50_000
 _ROOT_OF_A_HALF = 0x3FE6A09E667F3BCD  # sqrt(1/2) as a float64
 _COSINE = tuple((-1) ** k / math.factorial(2 * k) for k in range(9))  # in x^2; on [-pi/4, pi/4] below 3e-18
 _SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(9))  # of sin(x) / x; below 2e-19
@@ -101,7 +101,7 @@ def standard_normals(generator: SecretGenerator, shapes: Sequence[Sequence[int]]
 def _drawn(state: tf.Tensor, pairs: int) -> tf.Tensor:
     if under_xla():
         return _from_blocks(pairs, state)
-    if pairs >= _MANY_PAIRS:
+    if pairs >= MANY_PAIRS:
         return _compiled(pairs)(state)
     return normals_from_bits(*philox.from_kernel(state, pairs))
 

@@ -30,6 +30,14 @@ def blocks_of_rows(states: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]
     return _from(states[:, :1], states[:, 1:2], states[:, 2:], count)
 
 
+def advanced(state: tf.Tensor, by: tf.Tensor | int) -> tf.Tensor:
+    """The states that come so many blocks later: ``[rows, 3]``."""
+    by = tf.cast(tf.reshape(by, [-1]), tf.uint64)
+    lower = state[0] + by
+    upper = state[1] + tf.cast(lower < by, tf.uint64)  # the carry
+    return tf.stack([lower, upper, tf.broadcast_to(state[2], tf.shape(by))], axis=1)
+
+
 def _from(first: tf.Tensor, above: tf.Tensor, key: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     lower = first + tf.cast(tf.range(count, dtype=tf.int64), tf.uint64)
     upper = above + tf.cast(lower < first, tf.uint64)  # the carry

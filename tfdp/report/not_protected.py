@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from tfdp.accounting import FitRecord, Ledger, Watcher
+from tfdp.accounting import FitRecord, GaussianOnGridEvent, Ledger, Watcher
 from tfdp.report.facts import Facts
 
 
@@ -39,12 +39,15 @@ _ALWAYS = (
         "Whoever can invert the generators: Philox makes the noise, NumPy's PCG64 the lots, both seeded by the "
         "operating system's entropy. They are pseudo-random, not cryptographic.",
     ),
-    Limit("floating_point_noise", "Attacks on the last bits of floating-point noise (Mironov 2012)."),
     Limit(
         "float32_sums",
         "Rounding of float32 sums: it may add up to about lot size * 2^-23 clips to what one record moves (with AdaClip, which "
         "subtracts a centre, eleven times as much).",
     ),
+)
+_LAST_BITS = Limit(
+    "floating_point_noise",
+    "Attacks on the last bits of floating-point noise (Mironov 2012): grid=True of the noisy optimizers leaves nothing to them.",
 )
 _NOT_FINITE = Limit("non_finite_examples", "optimizer.non_finite_examples, a diagnostic count: it carries no noise.")
 _EVERYTHING = Limit("everything", "Everything: no privacy is claimed for this training.")
@@ -55,7 +58,9 @@ def limits_of(facts: Facts) -> tuple[Limit, ...]:
     if facts.not_private or not (facts.ledger.steps or facts.private_optimizer):
         return (_UNPROVEN if facts.published else _EVERYTHING,)
     diagnostics = (_NOT_FINITE,) if facts.counts_not_finite else ()
-    return (*_number_of_steps(facts), *_callbacks(facts.fits), *_ALWAYS, *diagnostics)
+    on_grid = all(isinstance(line.event, GaussianOnGridEvent) for line in facts.ledger if line.steps)
+    last_bits = () if on_grid and facts.ledger.steps else (_LAST_BITS,)
+    return (*_number_of_steps(facts), *_callbacks(facts.fits), *_ALWAYS, *last_bits, *diagnostics)
 
 
 def _number_of_steps(facts: Facts) -> Iterator[Limit]:

@@ -7,6 +7,7 @@ from tfdp.accounting import (
     FixedSize,
     FullBatch,
     GaussianEvent,
+    GaussianOnGridEvent,
     Line,
     MicrobatchedEvent,
     Poisson,
@@ -55,6 +56,8 @@ def _line(line: Line, between: bool) -> str:
         noise = _published_noise(line.event)
     elif isinstance(line.event, GaussianEvent):
         noise = f"Gaussian noise of {line.event.noise_multiplier:.4g} times the clip"
+        if isinstance(line.event, GaussianOnGridEvent):
+            noise += ", both rounded to a public grid"
     elif isinstance(line.event, EncodedEvent | MicrobatchedEvent):
         return f"{_counted(line.steps, 'step')}: {_encoded(line.event)}; {_sampling(line)}."
     else:
