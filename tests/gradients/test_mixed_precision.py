@@ -64,6 +64,14 @@ def custom(dtype):
     )
 
 
+def shared(dtype):
+    """One layer used twice, in two outputs."""
+    x = layers.Input((4,))
+    twice, last = layers.Dense(4, "tanh", dtype=dtype), layers.Dense(3, dtype=dtype)
+    h = twice(x)
+    return keras.Model(x, [last(h), last(twice(h))])
+
+
 SHAPES = {perceptron: (4,), convolutional: (6, 6, 2), recurrent: (4, 3), transformer: (5,), custom: (4,)}
 
 
@@ -78,7 +86,7 @@ def data(build) -> tuple[np.ndarray, np.ndarray]:
 
 
 def assert_a_step_is_that_of_the_twin(
-    model: keras.Model, twin: keras.Model, x: np.ndarray, y: np.ndarray, clip_at: float
+    model: keras.Model, twin: keras.Model, x: np.ndarray, y: np.ndarray | list, clip_at: float
 ):
     """One private step of `model` against brute force on `twin`, which has the same weights in float32."""
     random = np.random.default_rng(9)
@@ -100,6 +108,11 @@ def assert_a_step_is_that_of_the_twin(
 def test_a_step_in_mixed_precision_is_close_to_the_one_in_float32(build, policy: str):
     keras.utils.set_random_seed(6)
     assert_a_step_is_that_of_the_twin(build(policy), build("float32"), *data(build), clip_at=1.0)
+
+
+def test_shared_weights_and_several_outputs_are_close_too():
+    x, y = data(perceptron)
+    assert_a_step_is_that_of_the_twin(shared("mixed_bfloat16"), shared("float32"), x, [y, 2 - y], clip_at=1.0)
 
 
 @pytest.mark.parametrize("clip_at", [1e-2, 1e3], ids=["all clipped", "none clipped"])
