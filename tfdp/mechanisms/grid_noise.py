@@ -15,7 +15,7 @@ z from the 128 bits in float64. Let R be the pair's radius.
   2^-75 / (U R), below 4.4e-15 for U >= 2^-30, not knowing W moves Z by 7e-16 R; the product with stddev is rounded by 1.2e-16 of its size.
 - So for 2^-3.5 <= R <= 6.44 all of it is below 3.3e-14 + 1e-15 / R < 2^-44, for 2^-13.5 <= R < 2^-3.5 below 2^-36 (in units of stddev).
 - Where stddev z is farther than that from every half, stddev Z rounds to the same number, whatever V and W are. Where it is not, or R
-  is outside of these, V and W are drawn (128 bits each) and stddev Z is computed to 60 digits.
+  is outside of these, V and W are drawn (128 bits each) and stddev Z is computed with 80 digits.
 
 The second case has a probability of about stddev 2^-42 + 5e-9 a draw. It takes longer, which says that the noise was close to a half or
 far out, or a pair close to 0, and nothing of what it is added to.

@@ -24,7 +24,7 @@ are also in K and move Z by less than 8e-15.
      10 standard deviations by more than a factor of 1 +- 1e-4.
 3. Not claimed. Computed noise is discrete, and which floats a weight can take may depend on the data in its last
    bits (Mironov 2012, "On significance of the least significant bits for differential privacy"). Nothing here
-   prevents that, and no number of this project accounts for it. The bits come from Philox, a statistical generator
+   prevents that, and no number of this project accounts for it; ``tfdp.mechanisms.grid_noise`` does. The bits come from Philox, a statistical generator
    with a secret state of 192 bits, not a cryptographic one: their secrecy assumes that nobody inverts Philox.
 
 For many weights bits and map are compiled into one loop by XLA. What XLA takes to be dear (a logarithm, a division, a root) and finds used
