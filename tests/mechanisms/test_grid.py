@@ -131,6 +131,14 @@ def test_what_it_can_not_do_is_refused():
         GaussianOnGridMechanism(1.0, 1.0).grid  # noqa: B018
 
 
+def test_large_weights_are_released_alike(monkeypatch):
+    """XLA adds them up."""
+    mechanism, sums = on_grid(), np.random.default_rng(4).standard_normal(SIZE)
+    expected = released(mechanism, sums)
+    monkeypatch.setattr(grid, "_WORTH_COMPILING", 1)
+    np.testing.assert_array_equal(released(mechanism, sums), expected)
+
+
 def test_a_copy_knows_the_grid():
     mechanism = on_grid()
     assert mechanism.copy().grid == mechanism.grid

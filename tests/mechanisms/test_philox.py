@@ -41,6 +41,13 @@ def test_every_row_has_the_words_of_its_own_state(jit_compile):
         np.testing.assert_array_equal(row.ravel(), words_of_tensorflow(state.tolist(), 40))
 
 
+def test_an_advanced_state_has_the_words_that_come_later():
+    state = tf.constant(np.array([ALL_ONES - 3, 5, 2**62 + 1], np.int64).view(np.uint64))
+    found = np.stack(philox.blocks_of_rows(philox.advanced(state, tf.constant([2, 9])), 1), axis=2)
+    later = np.stack(philox.from_kernel(state, 10), axis=1)  # the counter's lower half overflows in between
+    np.testing.assert_array_equal(found[:, 0], later[[2, 9]])
+
+
 @pytest.mark.parametrize("words", [1, 2, 7])
 def test_random_bits_are_the_blocks_that_were_reserved(words):
     state = SecretGenerator(seed=3)._generator.state.numpy()

@@ -17,8 +17,13 @@ def limits(model) -> set[str]:
     return {limit.id for limit in tfdp.privacy_statement(model, delta=1e-3).not_protected}
 
 
-def test_the_weights_move_by_whole_multiples_of_the_grid_and_the_statement_says_so():
-    model = tiny.private(on_grid())
+@pytest.mark.parametrize(
+    ("physical", "how"),
+    [(None, {}), (3, {"jit_compile": True}), (None, {"run_eagerly": True})],
+    ids=["graph", "XLA", "eager"],
+)
+def test_the_weights_move_by_whole_multiples_of_the_grid_and_the_statement_says_so(physical, how):
+    model = tiny.private(on_grid(max_physical_batch=physical), **how)
     before = np.concatenate([w.ravel() for w in model.get_weights()]).astype("float64")
     tiny.train(model)
     mechanism = model.optimizer.mechanism

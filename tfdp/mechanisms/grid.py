@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -26,7 +25,7 @@ class GaussianOnGridMechanism(GaussianMechanism):
 
     Formal guarantee: let C be the clip, g the grid, d the number of weights, S the sum that ``bounded_sum`` returns, as floats, and
     suppose that two neighbouring lots' differ by at most C. Rounded to whole multiples of g they differ by at most
-    C' = C + g sqrt(d): a coordinate's difference grows by less than g. Noise is g round(stddev Z / g), with Z true
+    C' = C + g sqrt(d): a coordinate's difference grows by at most g. Noise is g round(stddev Z / g), with Z true
     standard normals (``grid_noise``) and stddev = ``noise_multiplier`` C'. Because the rounded sum is a whole multiple k g,
 
         k g + g round(stddev Z / g) = g round((k g + stddev Z) / g):
@@ -100,10 +99,12 @@ class GaussianOnGridMechanism(GaussianMechanism):
         shapes = [s.shape for s in sums]
         with tf.control_dependencies(sums if self._weights > 2**20 else []):
             noise = rounded_normals(generator, shapes, self.noise_multiplier * self.contribution / self.grid)
-        add = functools.partial(_added, self.grid, expected_lot_size)
-        compiled = tf.function(add, jit_compile=True, autograph=False)
-        pairs = zip(sums, noise, strict=True)
-        return [(compiled if s.shape.num_elements() >= _WORTH_COMPILING else add)(s, n) for s, n in pairs]
+        return [
+            (_added_by_xla if s.shape.num_elements() >= _WORTH_COMPILING else _added)(
+                self.grid, expected_lot_size, s, n
+            )
+            for s, n in zip(sums, noise, strict=True)
+        ]
 
     @property
     def is_a_noised_sum(self) -> bool:
@@ -122,3 +123,6 @@ def _added(grid: float, expected_lot_size: float, total: tf.Tensor, noise: tf.Te
     whole = tf.round(total / grid)  # exact but for the rounding: g is a power of two
     whole = tf.cast(whole, tf.float64) + tf.cast(noise, tf.float64)
     return tf.cast(whole * grid / expected_lot_size, tf.float32)
+
+
+_added_by_xla = tf.function(_added, jit_compile=True, autograph=False)  # one loop
