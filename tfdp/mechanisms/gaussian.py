@@ -31,8 +31,9 @@ class GaussianMechanism:
     l2 norm over all weights jointly; what is released is S + N(0, (noise_multiplier * l2_norm_clip)^2 I), rescaled by
     public numbers. So one step is the Gaussian mechanism with noise multiplier ``noise_multiplier``.
 
-    That is in exact arithmetic. Sums are float32: where the sum is longer than the clip, its rounding may move S by up to
-    about lot size * 2^-23 * ``l2_norm_clip`` more (measured 2e-5 of the clip at 256 equal gradients, 3e-4 at 4,096).
+    That is in exact arithmetic. Sums are float32: where the sum is longer than the clip, its rounding moves S by up to
+    about lot size * 2^-23 * ``l2_norm_clip`` more where it was measured (2e-5 of the clip at 256 equal gradients, 3e-4 at 4,096),
+    and by the lot size times that if all roundings went one way (docs/threat_model.md).
 
     | case                                          | what happens                                                |
     |-----------------------------------------------|-------------------------------------------------------------|
