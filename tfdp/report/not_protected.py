@@ -41,8 +41,8 @@ _ALWAYS = (
     ),
     Limit(
         "float32_sums",
-        "Rounding of float32 sums: where it was measured it adds up to about lot size * 2^-23 clips to what one record moves (with "
-        "AdaClip, which subtracts a centre, eleven times as much); in the worst case that can be thought of, the lot size times that.",
+        "Rounding of float32 sums: as measured, it adds up to about lot size * 2^-23 clips to what one record moves (with AdaClip "
+        "eleven times as much); in theory it could be far more.",
     ),
 )
 _LAST_BITS = Limit(
