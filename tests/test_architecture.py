@@ -134,7 +134,13 @@ LAYER_NAMES = {
 VARIABLE_NAMES = {"_direct_assign", "assign", "constraint", "overwrite_with_gradient", "regularizer", "value"}
 COMPILE_LOSS_NAMES = {"_flat_losses", "_metrics", "_user_loss", "_user_loss_weights"}
 COMPILE_METRICS_NAMES = {"_flat_metrics", "_flat_weighted_metrics"}
-OPTIMIZER_NAMES = {"_trainable_variables", "_variables", "finalize_variable_values", "scale_loss"}
+OPTIMIZER_NAMES = {
+    "_all_reduce_sum_gradients",
+    "_trainable_variables",
+    "_variables",
+    "finalize_variable_values",
+    "scale_loss",
+}
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ import keras
 
 from tfdp.mechanisms import AdaClipMechanism, GaussianMechanism, GaussianOnGridMechanism
 from tfdp.optimizers.directional_forms import check_target_of_published, chosen_form, form_of
-from tfdp.optimizers.private_optimizer import PrivateOptimizer, check_privacy
+from tfdp.optimizers.private_optimizer import PrivateOptimizer
+from tfdp.optimizers.settings import check_privacy
 
 _ARGUMENTS = """
     Args:

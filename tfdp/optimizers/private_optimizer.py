@@ -7,14 +7,10 @@ from keras.src.utils import tracking
 
 from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent, checks
 from tfdp.mechanisms import GaussianMechanism, SecretGenerator
-from tfdp.mechanisms.denoising import KS, check_denoise
 from tfdp.mechanisms.gaussian import State, if_any
 from tfdp.optimizers.book import Book, Past, Untracked
-
-ONLY_FIT = (
-    "A private optimizer moves weights only inside model.fit, where lots are drawn, gradients clipped and noised, and "
-    "the ledger written. Write model.compile(optimizer=...) and model.fit(x, y, batch_size=expected_lot_size)."
-)
+from tfdp.optimizers.inner import ONLY_FIT, check_inner, nothing_to_reduce, refuse_apply
+from tfdp.optimizers.settings import check_mechanism, check_privacy
 
 
 @keras.saving.register_keras_serializable("tfdp")
@@ -66,47 +62,16 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         denoise: str | None = None,
         name: str = "private_optimizer",
     ):
-        if isinstance(inner_optimizer, str):
-            inner_optimizer = keras.optimizers.get(inner_optimizer)
+        inner_optimizer = keras.optimizers.get(inner_optimizer) if isinstance(inner_optimizer, str) else inner_optimizer
+        if isinstance(inner_optimizer, PrivateOptimizer):
+            raise ValueError("The inner optimizer is private already: use it by itself.")
         check_inner(inner_optimizer)
-        if max_physical_batch is not None and (
-            not isinstance(max_physical_batch, int | np.integer)
-            or isinstance(max_physical_batch, bool)
-            or max_physical_batch < 1
-        ):
-            raise ValueError(f"max_physical_batch must be a positive whole number or None, not {max_physical_batch!r}.")
-        if not all(
-            hasattr(mechanism, part)
-            for part in (
-                "bounded_sum",
-                "release",
-                "event",
-                "initial_state",
-                "ellipsoid",
-                "check_target",
-                "full_gradient",
-                "settled",
-                "microbatch_size",
-            )
-        ):
-            raise ValueError(
-                f"mechanism must be what makes a private gradient, such as tfdp.mechanisms.GaussianMechanism(l2_norm_clip=1.0, "
-                f"noise_multiplier=1.1), not {mechanism!r}."
-            )
-        size = mechanism.microbatch_size
-        if max_physical_batch is not None and max_physical_batch % size:
-            raise ValueError(
-                f"max_physical_batch={max_physical_batch} would cut microbatches of {size} in two: give a multiple of {size}."
-            )
+        check_mechanism(mechanism, max_physical_batch, denoise)
         check_privacy(mechanism.noise_multiplier, target_epsilon, delta, accountant, noise_seed)
         mechanism.check_target(target_epsilon, delta, accountant)
-        if check_denoise(denoise) == KS and not mechanism.is_a_noised_sum:
-            raise ValueError(
-                f'denoise="ks" compares all coordinates of a release with one noise, but those of a {type(mechanism).__name__} are '
-                f'not a sum with noise alone. Leave it out, or take denoise="laplacian".'
-            )
         super().__init__(learning_rate=0.0, name=name)
         self.inner_optimizer = inner_optimizer
+        self.inner_optimizer.__dict__["apply"] = refuse_apply  # nobody reaches the weights through the inner one
         self.mechanism = mechanism
         self.delta = None if delta is None else checks.delta(delta)
         self.budget = None if target_epsilon is None else Budget(target_epsilon, delta, accountant)
@@ -114,15 +79,18 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         self.noise_seed = noise_seed
         self.private_logs = bool(private_logs)
         self.denoise = denoise
+        self._begin_counting()
+        self._secret = Untracked(SecretGenerator(noise_seed))
+
+    def _begin_counting(self) -> None:
+        """Of nothing yet: the ledger, what the mechanism remembers, and gradients that were not finite."""
         # An int64 assigned in the same graph as the weights: whatever saves the weights saves how many steps they hold.
         self._steps = self.add_variable((), "zeros", "int64", aggregation="only_first_replica", name="released_steps")
         self._state_of_mechanism = Untracked({})  # the variables themselves are, see add_variable
         self._first_mechanism, self._settled = Untracked(None), Untracked({})
-        self._secret = Untracked(SecretGenerator(noise_seed))
         self.book = Book(self._steps, self._forget_unsaved)
         with tf.init_scope():
             self._not_finite = Untracked(tf.Variable(0, dtype=tf.int64, trainable=False))
-        self.inner_optimizer.__dict__["apply"] = refuse_apply  # nobody reaches the weights through the inner one
 
     # The ledger.
 
@@ -157,7 +125,8 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         with tf.control_dependencies(self.book.count_step()):
             gradients = [tf.identity(gradient) for gradient in gradients]
             self.remember(state)
-        type(self.inner_optimizer).apply(self.inner_optimizer, gradients, variables)
+        with nothing_to_reduce(self.inner_optimizer):
+            type(self.inner_optimizer).apply(self.inner_optimizer, gradients, variables)
 
     def remember(self, state: State) -> None:
         """What the mechanism makes of a release that was counted; what ``state`` leaves out stays as it is."""
@@ -341,58 +310,5 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         return cls(**config)
 
 
-def check_privacy(noise_multiplier, target_epsilon, delta, accountant, noise_seed) -> None:
-    """Exactly one of noise_multiplier and target_epsilon, and for a target a delta and secret noise."""
-    if (noise_multiplier is None) == (target_epsilon is None):
-        given = "neither" if noise_multiplier is None else "both"
-        raise ValueError(
-            f"Give exactly one of noise_multiplier= (how much noise) and target_epsilon= with delta= (how much privacy); "
-            f"{given} of the two was given."
-        )
-    if delta is not None:
-        checks.delta(delta)
-    if target_epsilon is None:
-        if accountant != "pld":
-            raise ValueError(
-                "accountant= goes with target_epsilon=. An epsilon of the ledger names its own accountant."
-            )
-        return
-    if delta is None:
-        raise ValueError(
-            f"target_epsilon={target_epsilon!r} needs delta=, well below 1 / (number of records): delta=1e-5, for example."
-        )
-    Budget(target_epsilon, delta, accountant)  # checks the numbers
-    if noise_seed is not None:
-        raise ValueError(
-            f"noise_seed={noise_seed!r} can't go with target_epsilon={target_epsilon!r}: whoever knows the seed can subtract the "
-            "noise, so no target can be kept, however much noise there is. Leave out noise_seed, or for a test give "
-            "noise_multiplier= in place of target_epsilon=."
-        )
-
-
 def _text(stored) -> str:
     return bytes(np.asarray(stored, np.uint8)).decode()
-
-
-def refuse_apply(*args, **kwargs):
-    raise RuntimeError(ONLY_FIT)
-
-
-def check_inner(inner: keras.optimizers.Optimizer) -> None:
-    """Inner optimizers that would undo what the mechanism does."""
-    if isinstance(inner, PrivateOptimizer):
-        raise ValueError("The inner optimizer is private already: use it by itself.")
-    if not isinstance(inner, keras.optimizers.Optimizer):
-        raise ValueError(f"inner_optimizer must be a Keras optimizer, not {inner!r}.")
-    if isinstance(inner, keras.optimizers.LossScaleOptimizer):
-        raise ValueError(
-            "LossScaleOptimizer reacts to the data (it skips steps whose gradients overflow). Give its inner optimizer; "
-            "float16 gradients are scaled by a fixed number before clipping."
-        )
-    if inner.gradient_accumulation_steps:
-        raise ValueError(
-            "gradient_accumulation_steps would add up private gradients, each noised by itself. For large lots on little "
-            "memory give the large batch_size to fit and max_physical_batch= to the private optimizer."
-        )
-    if inner.loss_scale_factor:
-        raise ValueError("loss_scale_factor is not needed: float16 gradients are scaled inside the private step.")
