@@ -64,13 +64,16 @@ def log_moments(noise: Noise, shift: float, highest: int) -> np.ndarray:
     lost = np.isnan(ratio)  # both densities are below all floats
     base, ratio = np.where(lost, -np.inf, base), np.where(lost, 0.0, ratio)
     growth = np.expm1(np.minimum(ratio, _LARGEST_EXPONENT))
-    moments = np.array([_log_moment(base, ratio, growth, half, k) for k in range(2, highest + 1)])
+    density = np.exp(base)
+    moments = np.array([_log_moment(base, density, ratio, growth, half, k) for k in range(2, highest + 1)])
     moments.setflags(write=False)
     return moments
 
 
-def _log_moment(base: np.ndarray, ratio: np.ndarray, growth: np.ndarray, half: np.ndarray, order: int) -> float:
-    """log M_k of one shift from the log density, the log ratio u and e^u - 1 at the nodes."""
+def _log_moment(
+    base: np.ndarray, density: np.ndarray, ratio: np.ndarray, growth: np.ndarray, half: np.ndarray, order: int
+) -> float:
+    """log M_k of one shift from the log density and the density, the log ratio u and e^u - 1 at the nodes."""
     power = order * ratio
     with np.errstate(invalid="ignore"):
         exponent = base + power
@@ -79,9 +82,11 @@ def _log_moment(base: np.ndarray, ratio: np.ndarray, growth: np.ndarray, half: n
         return math.inf
     largest = max(0.0, highest - _LARGEST_EXPONENT)
     with np.errstate(over="ignore", invalid="ignore"):
-        small = np.exp(base - largest) * (np.expm1(np.minimum(power, _LARGEST_EXPONENT)) - order * growth)
+        scaled = np.exp(base - largest) if largest else density
+        values = scaled * (np.expm1(np.minimum(power, _LARGEST_EXPONENT)) - order * growth)
     # Where e^(k u) dwarfs the other terms (u > 0), it alone is an upper bound.
-    values = np.where(power < _LARGEST_EXPONENT, small, np.exp(exponent - largest))
+    dwarfed = power >= _LARGEST_EXPONENT
+    values[dwarfed] = np.exp(exponent[dwarfed] - largest)
     panels = np.maximum(values @ _KRONROD_WEIGHTS, 0.0) * half[:, 0]
     errors = np.abs(values @ _DIFFERENCE_WEIGHTS) * half[:, 0]
     beyond = _beyond(panels[1], panels[0]) + _beyond(panels[-2], panels[-1])

@@ -103,7 +103,14 @@ def _drawn(state: tf.Tensor, pairs: int) -> tf.Tensor:
         return _from_blocks(pairs, state)
     if pairs >= MANY_PAIRS:
         return _compiled(pairs)(state)
-    return normals_from_bits(*philox.from_kernel(state, pairs))
+    return _traced_once()(*philox.from_kernel(state, pairs))
+
+
+@functools.cache
+def _traced_once() -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """A call in every graph: written out, the map would be a fifth of the operations of a small model's step."""
+    words = tf.TensorSpec([None], tf.uint64)
+    return tf.function(normals_from_bits, input_signature=[words, words], autograph=False)
 
 
 def _from_blocks(pairs: int, state: tf.Tensor) -> tf.Tensor:
