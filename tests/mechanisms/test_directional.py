@@ -5,7 +5,7 @@ import pytest
 import scipy.optimize
 import tensorflow as tf
 
-from tests.mechanisms.lots import SHAPES, as_tensors, flat, lot_of, weights
+from tests.mechanisms.lots import SHAPES, SIZE, as_tensors, draws_of, flat, lot_of, shaped, traced_sums, weights
 from tfdp.gradients import Ellipsoid
 from tfdp.mechanisms import DirectionalMechanism, GaussianMechanism, SecretGenerator
 
@@ -104,11 +104,16 @@ def test_scales_stay_within_their_bounds():
 
 def test_where_noise_is_all_there_is_it_is_nearly_isotropic():
     mechanism, random = DirectionalMechanism(CLIP, SIGMA), np.random.default_rng(0)
-    state = mechanism.initial_state(weights())
-    for _ in range(300):
+    state = as_tensors(mechanism.initial_state(weights()))
+
+    @tf.function(autograph=False)
+    def next_state(state, normals):
         scales = mechanism.scales(state)
-        noise = [SIGMA * CLIP / LOT * s.numpy() * random.normal(size=s.shape).astype("f4") for s in scales]
-        state = {**state, **mechanism.next_state(state, [tf.constant(z) for z in noise], Ellipsoid(scales), LOT)}
+        noise = [SIGMA * CLIP / LOT * s * z for s, z in zip(scales, normals, strict=True)]
+        return {**state, **mechanism.next_state(state, noise, Ellipsoid(scales), LOT)}
+
+    for _ in range(300):
+        state = next_state(state, shaped(random.normal(size=SIZE)))
     found = flat(mechanism.scales(state))
     assert found.min() > 0.6
     assert found.max() < 1.6
@@ -126,17 +131,15 @@ def test_a_state_that_is_not_finite_leaves_an_isotropic_mechanism(bad):
 def test_scaled_sums_of_neighbouring_lots_differ_by_at_most_the_clip():
     """1,000 random lots, records and scales."""
     mechanism, random = DirectionalMechanism(CLIP, SIGMA), np.random.default_rng(0)
-    reached = 0
+    sums, reached = traced_sums(mechanism.bounded_sum), 0
     for _ in range(1000):
         scales = [(10.0 ** random.uniform(-1, 1, shape)).astype("f4") for shape in SHAPES]
-        ellipsoid = Ellipsoid([tf.constant(s) for s in scales])
         sizes = 10.0 ** random.uniform(-3, 3, 6)
-        lot = lot_of([(size * random.normal(size=(6, *shape))).astype("f4") for size, shape in zip(sizes, SHAPES)])  # noqa: B905
+        lot = [(size * random.normal(size=(6, *shape))).astype("f4") for size, shape in zip(sizes, SHAPES)]  # noqa: B905
         present = np.ones(6, bool)
-        whole, _ = mechanism.bounded_sum(lot, tf.constant(present), ellipsoid)
+        whole = sums(lot, present, scales)
         present[random.integers(6)] = False
-        without, _ = mechanism.bounded_sum(lot, tf.constant(present), ellipsoid)
-        moved = np.linalg.norm((flat(whole) - flat(without)) / flat(scales))
+        moved = np.linalg.norm((whole - sums(lot, present, scales)) / flat(scales))
         assert moved <= CLIP * (1 + 1e-6)
         reached += moved > 0.99 * CLIP
     assert reached > 500
@@ -147,7 +150,7 @@ def test_the_noise_has_the_standard_deviations_it_says():
     generator, random = SecretGenerator(seed=1), np.random.default_rng(0)
     scales = [tf.constant((10.0 ** random.uniform(-1, 1, shape)).astype("f4")) for shape in SHAPES]
     zeros = [tf.zeros(shape) for shape in SHAPES]
-    draws = np.array([flat(mechanism.privatise(zeros, LOT, generator, Ellipsoid(scales))) for _ in range(4000)])
+    draws = draws_of(lambda: mechanism.privatise(zeros, LOT, generator, Ellipsoid(scales)), 4000)
     stddevs = SIGMA * CLIP * flat(scales) / LOT
     normal = draws / stddevs
     covariance = normal.T @ normal / len(draws)

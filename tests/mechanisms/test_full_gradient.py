@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.mechanisms.test_directional import CLIP, SHAPES, SIGMA, flat, lot_of, weights
+from tests.mechanisms.lots import SHAPES, draws_of, flat, traced_sums, weights
+from tests.mechanisms.test_directional import CLIP, SIGMA
 from tfdp.accounting import Budget, FullBatch, GaussianEvent, Ledger, epsilon
 from tfdp.mechanisms import DirectionalMechanism, FullGradient, SecretGenerator
 
@@ -19,14 +20,14 @@ def mechanism(**arguments):
 def test_sums_of_neighbouring_data_sets_differ_by_at_most_the_clip():
     """500 random data sets in two physical batches; a record's content is replaced by nothing."""
     full, random, reached = FullGradient(CLIP, 5.0), np.random.default_rng(0), 0
+    sums = traced_sums(full.bounded_sum)
     for _ in range(500):
         sizes = 10.0 ** random.uniform(-3, 3, 6)
         records = [[(size * random.normal(size=(3, *shape))).astype("f4") for shape in SHAPES] for size in sizes[:2]]
         present = np.ones((2, 3), bool)
 
         def total(records, present):
-            parts = [full.bounded_sum(lot_of(g), tf.constant(p))[0] for g, p in zip(records, present, strict=True)]
-            return sum(flat(part) for part in parts)
+            return sum(sums(g, p) for g, p in zip(records, present, strict=True))
 
         whole = total(records, present)
         present[random.integers(2), random.integers(3)] = False
@@ -39,7 +40,7 @@ def test_sums_of_neighbouring_data_sets_differ_by_at_most_the_clip():
 def test_noise_is_isotropic_and_as_large_as_it_says_and_added_before_rounding():
     full, generator = FullGradient(CLIP, 5.0), SecretGenerator(seed=1)
     sums = [tf.fill(shape, tf.constant(1e9, tf.float64)) for shape in SHAPES]
-    draws = np.array([flat(full.privatise(sums, SIZE, generator)) for _ in range(3000)]) - 1e9 / SIZE
+    draws = draws_of(lambda: full.privatise(sums, SIZE, generator), 3000) - 1e9 / SIZE
     normal = draws / (5.0 * CLIP / SIZE)
     covariance = normal.T @ normal / len(draws)
     assert np.all(np.abs(covariance - np.eye(17)) <= 5 * np.sqrt((1 + np.eye(17)) / len(draws)))

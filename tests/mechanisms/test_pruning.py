@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.mechanisms.lots import SHAPES, SIZE, as_tensors, flat, lot_of, shaped, weights
+from tests.mechanisms.lots import SHAPES, SIZE, as_tensors, draws_of, flat, lot_of, shaped, weights
 from tfdp.mechanisms import (
     CompressedMechanism,
     DirectionalMechanism,
@@ -32,13 +32,18 @@ def sums_of(number, seed=0):
     return shaped(np.random.default_rng((seed, number)).normal(size=SIZE))
 
 
-def walk(mechanism, steps, seed=0):
-    """(gradient, state after, ellipsoid) of each step."""
+def walk(mechanism, steps, seed=0, *, traced=False):
+    """(gradient, state after, ellipsoid) of each step. Traced, steps are fast and rounded in their own way."""
     state, generator, found = start(mechanism), SecretGenerator(seed=seed), []
-    for number in range(steps):
+
+    def step(state, sums):
         ellipsoid = mechanism.ellipsoid(state)
-        gradient, moved = mechanism.release(state, sums_of(number), ellipsoid, LOT, generator)
-        state = {**state, **moved}
+        gradient, moved = mechanism.release(state, sums, ellipsoid, LOT, generator)
+        return gradient, {**state, **moved}, ellipsoid
+
+    step = tf.function(step, autograph=False) if traced else step
+    for number in range(steps):
+        gradient, state, ellipsoid = step(state, sums_of(number))
         found.append((flat(gradient), state, ellipsoid))
     return found
 
@@ -127,7 +132,7 @@ def test_random_supports_say_nothing_of_what_was_released():
 def test_coordinates_are_on_a_random_support_equally_often():
     """Hypergeometric: 5 of 17 at a time, 600 times. A binomial's standard deviation bounds that of each count."""
     mechanism = RandomSupportMechanism(CLIP, SIGMA, pruning_ratio=0.7, support_steps=1)
-    times = sum(np.isfinite(flat(ellipsoid.scales)) for _, _, ellipsoid in walk(mechanism, 600))
+    times = sum(np.isfinite(flat(ellipsoid.scales)) for _, _, ellipsoid in walk(mechanism, 600, traced=True))
     assert np.all(np.abs(times - 600 * 5 / 17) <= 5 * np.sqrt(600 * 5 / 17 * 12 / 17))
 
 
@@ -168,17 +173,22 @@ def test_sums_on_the_support_differ_by_at_most_the_clip(kind):
     mechanism, random = KINDS[kind](), np.random.default_rng(0)
     mechanism.noise_multiplier, generator, reached = 0.0, SecretGenerator(seed=0), 0
     state = start(mechanism)
+
+    @tf.function(autograph=False)
+    def released(gradients, present, ellipsoid):
+        sums, _ = mechanism.bounded_sum(lot_of(gradients), present, ellipsoid)
+        return mechanism.release(state, sums, ellipsoid, LOT, generator)[0]
+
     for _ in range(500):
         scales = np.where(random.random(SIZE) < 0.3, 10.0 ** random.uniform(-1, 1, SIZE), np.inf)
         ellipsoid = mechanism.ellipsoid(state)._replace(scales=shaped(scales))
         sizes = (10.0 ** random.uniform(-3, 3, 6)).astype("f4")
-        gradients = [np.stack([s * random.normal(size=shape) for s in sizes]).astype("f4") for shape in SHAPES]
+        gradients = [tf.constant([s * random.normal(size=shape) for s in sizes], tf.float32) for shape in SHAPES]
         present, found = np.ones(6, bool), []
         for change in (None, random.integers(6)):
             if change is not None:
                 present[change] = False
-            sums, _ = mechanism.bounded_sum(lot_of(gradients), tf.constant(present), ellipsoid)
-            found.append(LOT * flat(mechanism.release(state, sums, ellipsoid, LOT, generator)[0]))
+            found.append(LOT * flat(released(gradients, tf.constant(present), ellipsoid)))
         outside = np.isinf(scales)
         assert not found[0][outside].any()
         moved = np.linalg.norm(((found[0] - found[1]) / scales)[~outside])
@@ -205,11 +215,7 @@ def test_noise_of_a_support_has_the_covariance_it_says():
     ellipsoid, generator = mechanism.ellipsoid(state), SecretGenerator(seed=1)
     zeros = [tf.zeros(shape) for shape in SHAPES]
 
-    @tf.function
-    def step():
-        return mechanism.release(state, zeros, ellipsoid, LOT, generator)[0]
-
-    draws = np.array([flat(step()) for _ in range(4000)])
+    draws = draws_of(lambda: mechanism.release(state, zeros, ellipsoid, LOT, generator)[0], 4000)
     scales = flat(ellipsoid.scales)
     inside = np.isfinite(scales)
     assert inside.sum() == 5

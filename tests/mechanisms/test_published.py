@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 import tensorflow as tf
 
-from tests.mechanisms.lots import SHAPES, SIZE, as_tensors, flat, lot_of, shaped, weights
+from tests.mechanisms.lots import SHAPES, SIZE, as_tensors, draws_of, flat, lot_of, shaped, weights
 from tfdp.accounting import Budget, Ledger, Poisson, PublishedEvent, Shuffled
 from tfdp.mechanisms import GaussianMechanism, PublishedMechanism, SecretGenerator
 from tfdp.mechanisms.published import published_scales
@@ -101,11 +101,7 @@ def test_noise_has_the_covariance_it_says():
     generator = SecretGenerator(seed=1)
     zeros = [tf.zeros(shape) for shape in SHAPES]
 
-    @tf.function
-    def step():
-        return one.release(state, zeros, one.ellipsoid(state), LOT, generator)[0]
-
-    draws = np.array([flat(step()) for _ in range(4000)])
+    draws = draws_of(lambda: one.release(state, zeros, one.ellipsoid(state), LOT, generator)[0], 4000)
     w = importances()
     delta = CLIP * w / np.linalg.norm(w)
     shape = np.cbrt(delta**2 / w)

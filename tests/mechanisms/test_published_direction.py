@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.mechanisms.lots import SHAPES, SIZE, flat, lot_of, shaped
+from tests.mechanisms.lots import SHAPES, SIZE, draws_of, flat, lot_of, shaped
 from tfdp.accounting import Budget, FullBatch, GaussianEvent, Ledger
 from tfdp.mechanisms import SecretGenerator
 from tfdp.mechanisms.published_direction import PublishedDirection
@@ -32,7 +32,7 @@ def test_the_mean_is_clipped_and_noised(size):
     direction, generator = PublishedDirection(CLIP, 2.0), SecretGenerator(seed=0)
     total = RECORDS * size * np.random.default_rng(0).normal(size=SIZE) / SIZE**0.5
     sums = [tf.cast(part, tf.float64) for part in shaped(total)]
-    draws = np.array([flat(direction.privatise(sums, RECORDS, generator)) for _ in range(2000)])
+    draws = draws_of(lambda: direction.privatise(sums, RECORDS, generator), 2000)
     mean = total / RECORDS
     expected = mean * min(1, CLIP / np.linalg.norm(mean))
     sigma = 2.0 * CLIP

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.mechanisms.lots import SHAPES, SIZE, as_tensors, flat, lot_of, shaped, weights
+from tests.mechanisms.lots import SHAPES, SIZE, as_tensors, draws_of, flat, lot_of, shaped, weights
 from tfdp.mechanisms import PrunedPublishedMechanism, SecretGenerator
 
 CLIP, LOT, NOISE = 0.7, 6.0, 8.0
@@ -53,11 +53,10 @@ def test_noise_goes_to_what_is_kept_alone(direction):
     state, generator = start(mechanism), SecretGenerator(seed=1)
     values = np.random.default_rng(1).normal(size=SIZE).astype("f4")
 
-    @tf.function
     def step():
         return mechanism.release(state, shaped(values), mechanism.ellipsoid(state), LOT, generator)
 
-    draws = np.array([flat(step()[0]) for _ in range(4000)])
+    draws = draws_of(lambda: step()[0], 4000)
     top = np.zeros(SIZE, bool)
     top[np.argsort(-np.abs(values))[:5]] = True
     assert not draws[:, ~top].any()
