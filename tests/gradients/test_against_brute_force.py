@@ -15,20 +15,18 @@ from tests.gradients.one_step import (
     relative,
 )
 
-# Where some are clipped, norms and sums both show: every case runs there, a few of each family in all three.
-RUNS = [
-    pytest.param(name, regime, id=f"{name}-{regime.replace(' ', '-')}")
-    for name in model_zoo.CASE_NAMES
-    for regime in ((ALL, NONE, SOME) if name in model_zoo.REPRESENTATIVE_NAMES else (SOME,))
-]
+# Its scope makes the tests of one case follow one another: a case is prepared once.
+of_every_case = pytest.mark.parametrize("name", model_zoo.CASE_NAMES, scope="module")
 
 
-@pytest.mark.parametrize(("name", "regime"), RUNS)
-def test_one_private_step_is_the_mean_of_the_clipped_gradients(name: str, regime: str):
-    assert_one_step_is_the_mean_of_the_clipped_gradients(prepared(name), regime)
+@of_every_case
+def test_one_private_step_is_the_mean_of_the_clipped_gradients(name: str):
+    """Where some are clipped, norms and sums both show: every case runs there, a few of each family in all three."""
+    regimes = (SOME, ALL, NONE) if name in model_zoo.REPRESENTATIVE_NAMES else (SOME,)
+    assert_one_step_is_the_mean_of_the_clipped_gradients(prepared(name), *regimes)
 
 
-@pytest.mark.parametrize("name", model_zoo.CASE_NAMES)
+@of_every_case
 def test_brute_force_adds_up_to_the_gradient_of_keras(name: str):
     """Brute force is checked itself: its mean is Keras's own gradient, unless the case says why not."""
     zoo = prepared(name)

@@ -44,6 +44,8 @@ OTHERS_HAVE_ITS_RULES = {
 }
 SELECTION = (model_zoo.REPRESENTATIVE_NAMES | RULES_NO_REPRESENTATIVE_HAS) - OTHERS_HAVE_ITS_RULES
 NAMES = model_zoo.CASE_NAMES if os.environ.get("TFDP_FORCED_FORMS") == "all" else sorted(SELECTION)
+# Its scope makes the tests of one case follow one another: a case is prepared once.
+of_every_case = pytest.mark.parametrize("name", NAMES, scope="module")
 
 # Where the self-proof moves weights off the rule of their family, whatever the form: some of them, or all that have one.
 ROWS_ARE_NOT_EXAMPLES = "a layer's rows are not the examples, so the whole model is run an example at a time"
@@ -133,7 +135,7 @@ def rules_of(plan: Plan) -> set[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("form", [GRAM, MATERIALISED])
-@pytest.mark.parametrize("name", NAMES)
+@of_every_case
 def test_one_private_step_with_all_norms_in_one_form(name: str, form: str, taken: Taken):
     zoo = prepared(name)
     with forced(form):
@@ -144,7 +146,7 @@ def test_one_private_step_with_all_norms_in_one_form(name: str, form: str, taken
     assert (rules_of(taken.plan) == rules_of(first_plan(zoo.model))) == (name not in MOVED | ALL_MOVED)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@of_every_case
 def test_one_private_step_by_the_universal_rule_alone(name: str, taken: Taken):
     zoo = prepared(name)
     with forced(UNIVERSAL):

@@ -13,6 +13,7 @@ from tfdp.mechanisms import EncodedMechanism
 from tfdp.noise import Cauchy, Laplace, StudentT, VarianceGamma
 
 BOOK = Codebook(4, size=20)
+FEW = {"codebook_size": 3}  # for targets: every magnitude is integrated for every noise that is tried
 MANY_X, MANY_Y = (np.repeat(part, 50, axis=0) for part in (tiny.X, tiny.Y))
 
 
@@ -122,7 +123,9 @@ def test_examples_that_are_not_finite_contribute_nothing_and_are_counted():
 
 
 def test_a_target_finds_the_size_of_the_noise():
-    model = tiny.private(encoded(noise=StudentT(9, stddev=3.0), target_epsilon=2.0, delta=1e-5, accountant="rdp"))
+    model = tiny.private(
+        encoded(noise=StudentT(9, stddev=3.0), target_epsilon=2.0, delta=1e-5, accountant="rdp", **FEW)
+    )
     model.fit(MANY_X, MANY_Y, batch_size=100, epochs=2, verbose=0)
     (line,) = model.optimizer.ledger
     assert line.event.noise == StudentT(9, stddev=3.0).scaled(model.optimizer.mechanism.noise_multiplier)
@@ -234,6 +237,6 @@ def test_wrong_arguments_are_refused_with_what_to_write(arguments, message):
 
 
 def test_a_target_in_renyi_terms_is_a_filter():
-    model = tiny.private(encoded(target_epsilon=4.0, delta=1e-5, accountant="rdp"))
+    model = tiny.private(encoded(target_epsilon=4.0, delta=1e-5, accountant="rdp", **FEW))
     model.fit(MANY_X, MANY_Y, batch_size=50, verbose=0)
     assert any(claim.how.startswith("filter") for claim in tfdp.privacy_statement(model).claims)

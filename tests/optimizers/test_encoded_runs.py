@@ -11,7 +11,7 @@ from dp_accounting.pld import PLDAccountant
 
 import tfdp
 from tests.optimizers import tiny
-from tests.optimizers.test_encoded import MANY_X, MANY_Y, encoded, noiseless
+from tests.optimizers.test_encoded import FEW, MANY_X, MANY_Y, encoded, noiseless
 from tfdp.accounting import EncodedEvent
 from tfdp.mechanisms import EncodedMechanism
 from tfdp.noise import Gaussian, Laplace
@@ -41,7 +41,7 @@ def test_budget_stopping_takes_all_steps_that_fit_and_no_more():
 
 
 def test_a_target_by_loss_distributions_finds_the_size_of_the_noise():
-    model = tiny.private(encoded(kind=tfdp.EncodedDPAdam, noise=Gaussian(1.0), target_epsilon=1.5, delta=1e-5))
+    model = tiny.private(encoded(kind=tfdp.EncodedDPAdam, noise=Gaussian(1.0), target_epsilon=1.5, delta=1e-5, **FEW))
     model.fit(MANY_X, MANY_Y, batch_size=40, epochs=2, verbose=0)
     noise = model.optimizer.mechanism.noise_multiplier
     assert 1.47 < gaussian_epsilon(40 / ROWS, noise, model.optimizer.ledger.steps) <= 1.5
@@ -70,7 +70,7 @@ def test_backup_and_restore_goes_on_with_the_same_line(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_target_survives_saving_in_the_middle_of_its_run(kind, tmp_path):
-    target = {"target_epsilon": 3.0, "delta": 1e-5, "accountant": "rdp"}
+    target = {"target_epsilon": 3.0, "delta": 1e-5, "accountant": "rdp", **FEW}
     model = tiny.private(encoded(kind=kind, **target))
     with pytest.raises(KeyboardInterrupt):
         model.fit(MANY_X, MANY_Y, batch_size=100, epochs=3, verbose=0, callbacks=[Interrupted()])
