@@ -1,16 +1,14 @@
 """Bolt-on SGD: how far a record moves its last weights."""
 
+import functools
+
 import numpy as np
 import pytest
 
 from tests.erm import problems
-from tfdp.accounting import Relation, Status
+from tests.erm.moved import assert_within_the_sensitivity, hundred_records, moved_by_its_opposite
+from tfdp.accounting import Status
 from tfdp.erm import BoltOnSGD, OutputPerturbation, PrivateLogisticRegression
-from tfdp.erm.noise import SecretNormals
-
-
-def last_weights(mechanism, features, signs, seed=3):
-    return mechanism.found(features, signs, SecretNormals(seed))
 
 
 @pytest.mark.parametrize(
@@ -18,25 +16,14 @@ def last_weights(mechanism, features, signs, seed=3):
 )
 def test_no_record_moves_the_last_weights_by_more_than_the_sensitivity(penalty, passes, batch_size):
     """100 records, each left out (its features 0 in its place of the order), two fits of three classes."""
-    features, signs = problems.in_the_ball(100, classes=3, spread=2.0)
-    setting = problems.setting(features, signs, penalty=penalty)
+    features, signs, setting = hundred_records(penalty=penalty)
     mechanism = BoltOnSGD.calibrated(setting, passes=passes, batch_size=batch_size)
-    everyone = last_weights(mechanism, features, signs)
-    moves = []
-    for i in range(100):
-        without = features.copy()
-        without[i] = 0.0
-        moves.append(np.linalg.norm(last_weights(mechanism, without, signs) - everyone))
-    assert mechanism.sensitivity / 50 < max(moves) <= mechanism.sensitivity
+    assert_within_the_sensitivity(mechanism, features, signs, np.zeros_like)
 
 
 def test_a_replaced_record_under_a_strong_penalty_nearly_reaches_it():
-    """One record against its opposite: derivatives are a half where weights are small."""
-    features, signs = np.array([[1.0, 1.0]]), np.array([[1.0]])
-    setting = problems.setting(features, signs, penalty=1e3, relation=Relation.REPLACE_ONE)
-    mechanism = BoltOnSGD.calibrated(setting, passes=1, batch_size=1)
-    moved = np.linalg.norm(last_weights(mechanism, features, signs) - last_weights(mechanism, -features, signs))
-    assert 0.45 * mechanism.sensitivity < moved <= mechanism.sensitivity
+    one_step = functools.partial(BoltOnSGD.calibrated, passes=1, batch_size=1)
+    assert 0.45 < moved_by_its_opposite(one_step, penalty=1e3) <= 1
 
 
 def test_its_sensitivity_is_that_of_the_exact_minimiser_and_less_where_the_last_batch_is_small():

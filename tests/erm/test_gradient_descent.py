@@ -1,5 +1,6 @@
 """Gradient descent with noise on its last weights: how far a record moves them."""
 
+import functools
 import math
 
 import dp_accounting
@@ -7,52 +8,31 @@ import numpy as np
 import pytest
 
 from tests.erm import problems
+from tests.erm.moved import assert_within_the_sensitivity, hundred_records, last_weights, moved_by_its_opposite
 from tfdp.accounting import Relation, Status
 from tfdp.erm import GradientDescent, OutputPerturbation, PrivateLogisticRegression
 from tfdp.erm.logistic import minimised
-from tfdp.erm.noise import SecretNormals
-
-
-def last_weights(mechanism, features, signs):
-    return mechanism.found(features, signs, SecretNormals(0))
 
 
 @pytest.mark.parametrize(("penalty", "steps"), [(1e-4, 1), (1e-3, 30), (0.1, 5), (0.1, 300), (10.0, 2)])
 def test_no_record_moves_the_last_weights_by_more_than_the_sensitivity(penalty, steps):
     """100 records, each left out (its features 0), the fits of three classes jointly."""
-    features, signs = problems.in_the_ball(100, classes=3, spread=2.0)
-    setting = problems.setting(features, signs, penalty=penalty)
+    features, signs, setting = hundred_records(penalty=penalty)
     mechanism = GradientDescent.calibrated(setting, gradient_steps=steps)
-    everyone = last_weights(mechanism, features, signs)
-    moves = []
-    for i in range(100):
-        without = features.copy()
-        without[i] = 0.0
-        moves.append(np.linalg.norm(last_weights(mechanism, without, signs) - everyone))
-    assert mechanism.sensitivity / 50 < max(moves) <= mechanism.sensitivity
+    assert_within_the_sensitivity(mechanism, features, signs, np.zeros_like)
 
 
 def test_no_replaced_record_moves_them_by_more():
     """Each of 100 records by the one that pulls the other way: opposite features under the same signs."""
-    features, signs = problems.in_the_ball(100, classes=3, spread=2.0)
-    setting = problems.setting(features, signs, penalty=1e-3, relation=Relation.REPLACE_ONE)
+    features, signs, setting = hundred_records(penalty=1e-3, relation=Relation.REPLACE_ONE)
     mechanism = GradientDescent.calibrated(setting, gradient_steps=40)
-    everyone = last_weights(mechanism, features, signs)
-    moves = []
-    for i in range(100):
-        other = features.copy()
-        other[i] = -features[i]
-        moves.append(np.linalg.norm(last_weights(mechanism, other, signs) - everyone))
-    assert mechanism.sensitivity / 50 < max(moves) <= mechanism.sensitivity
+    assert_within_the_sensitivity(mechanism, features, signs, np.negative)
 
 
 def test_records_that_all_pull_one_way_move_them_by_half_of_it():
     """The derivative is a half at 0, where one step begins: one record against its opposite."""
-    features, signs = np.array([[1.0, 1.0]]), np.array([[1.0]])
-    setting = problems.setting(features, signs, relation=Relation.REPLACE_ONE)
-    mechanism = GradientDescent.calibrated(setting, gradient_steps=1)
-    moved = np.linalg.norm(last_weights(mechanism, features, signs) - last_weights(mechanism, -features, signs))
-    assert moved == pytest.approx(mechanism.sensitivity / 2)
+    one_step = functools.partial(GradientDescent.calibrated, gradient_steps=1)
+    assert moved_by_its_opposite(one_step, penalty=0.01) == pytest.approx(0.5)
 
 
 def test_the_sensitivity_is_the_geometric_sum():
