@@ -6,7 +6,7 @@ import keras
 import pytest
 
 import tfdp
-from tests.callbacks.test_budget_stopping import X, Y, fit, model_with, spent
+from tests.callbacks.runs import X, Y, fit, model_with, spent
 from tests.optimizers import tiny
 from tfdp.callbacks import BudgetStopping, PrivacyLogger
 

@@ -59,3 +59,7 @@ def not_private(reason: str = "noise_seed was given") -> Ledger:
 
 def filter_budget(target: float = 2.0, delta: float = 1e-5, order: float = 8.0) -> Budget:
     return Budget(target, delta, "rdp", order)
+
+
+SINGLE = ledger(1.1, steps=14062)
+SEVERAL = ledger(1.1, 0.9)
