@@ -103,12 +103,13 @@ def _drawn(state: tf.Tensor, pairs: int) -> tf.Tensor:
         return _from_blocks(pairs, state)
     if pairs >= MANY_PAIRS:
         return _compiled(pairs)(state)
-    return _traced_once()(*philox.from_kernel(state, pairs))
+    words = philox.from_kernel(state, pairs)
+    return _traced_once()(*words) if tf.inside_function() else normals_from_bits(*words)
 
 
 @functools.cache
 def _traced_once() -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """A call in every graph: written out, the map would be a fifth of the operations of a small model's step."""
+    """A call in every graph, where the map written out would take a good part of the time that tracing a small model takes."""
     words = tf.TensorSpec([None], tf.uint64)
     return tf.function(normals_from_bits, input_signature=[words, words], autograph=False)
 
