@@ -27,7 +27,6 @@ class PrivateStep:
         self.expected_lot_size = float(expected_lot_size)
         self.mechanism: GaussianMechanism | None = None
         self.jit_compile = bool(model.jit_compile) and not model.run_eagerly
-        self._compiled = tf.function(self._core, jit_compile=self.jit_compile or None, autograph=False)
         with tf.init_scope():
             self._open = tf.Variable(False, trainable=False, name="fit_is_running")
 
@@ -46,6 +45,9 @@ class PrivateStep:
         frozen = own.copy()
         changed = before is not None and not _same_mechanism(before, frozen)
         self.mechanism = frozen
+        if changed or before is None:
+            # A trace holds the clip that it was made with; noise, added outside of it, would be of the new one.
+            self._compiled = tf.function(self._core, jit_compile=self.jit_compile or None, autograph=False)
         return changed
 
     def open(self) -> None:
