@@ -18,11 +18,11 @@ pytestmark = pytest.mark.usefixtures("layers_count_as_proved")
 DELTA, SURE = 1e-8, 1e-4  # 2 m delta must be well below the level
 
 
-def audited(kind: type[GaussianMechanism], canaries: GradientCanaries) -> OneRun:
-    """Four steps of all records, at a noise multiplier of 8."""
+def audited(kind: type[GaussianMechanism], canaries: GradientCanaries, noise_multiplier: float = 8.0) -> OneRun:
+    """Four steps of all records."""
 
     def make_model() -> keras.Model:
-        return tiny.private(tfdp.PrivateOptimizer(keras.optimizers.SGD(0.1), kind(1.0, 8.0)), tiny.linear())
+        return tiny.private(tfdp.PrivateOptimizer(keras.optimizers.SGD(0.1), kind(1.0, noise_multiplier)), tiny.linear())
 
     run = {"batch_size": canaries.count + tiny.SIZE, "epochs": 4, "delta": DELTA, "confidence": 1 - SURE}
     return one_run(make_model, tiny.X, tiny.Y, canaries=canaries, guesses=canaries.count // 3, **run)
@@ -37,7 +37,7 @@ def test_the_audit_catches(kind):
 
 @pytest.mark.parametrize(("kind", "caught"), [(GaussianMechanism, False), (broken.EachWeightByItself, True)])
 def test_canaries_of_several_layers_catch_that_there_is_no_joint_bound(kind, caught):
-    found = audited(kind, GradientCanaries(600, layers=16))
+    found = audited(kind, GradientCanaries(600, layers=25), noise_multiplier=5.0)
     assert (found.tradeoff_p_value(tradeoff(found.ledger)) < SURE) == caught
 
 
