@@ -22,7 +22,9 @@ def audited(kind: type[GaussianMechanism], canaries: GradientCanaries, noise_mul
     """Four steps of all records."""
 
     def make_model() -> keras.Model:
-        return tiny.private(tfdp.PrivateOptimizer(keras.optimizers.SGD(0.1), kind(1.0, noise_multiplier)), tiny.linear())
+        return tiny.private(
+            tfdp.PrivateOptimizer(keras.optimizers.SGD(0.1), kind(1.0, noise_multiplier)), tiny.linear()
+        )
 
     run = {"batch_size": canaries.count + tiny.SIZE, "epochs": 4, "delta": DELTA, "confidence": 1 - SURE}
     return one_run(make_model, tiny.X, tiny.Y, canaries=canaries, guesses=canaries.count // 3, **run)

@@ -9,7 +9,6 @@ from experiments import audit, best, papers
 from experiments.methods import METHODS
 from tests.experiments.conftest import call
 
-
 NAMES = {
     "run": METHODS,
     "sweep": METHODS,
