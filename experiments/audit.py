@@ -41,14 +41,13 @@ def execute(path: Path, data_dir: str | os.PathLike | None, attack: str, canarie
 
     data = training.load(settings, data_dir)
     content = _read(path / FILE, settings)
+    print(_run_in_words(record))
     if METHODS[settings.method].where == PRIVATE:
         key = {"attack": attack, "canaries": canaries, "seed": seed}
         if not any(_is_of(one, key) for one in content["canaries"]):
             content["canaries"].append(key | _canaries(settings, data, **key))
             _write(path / FILE, content)
-        print(
-            _run_in_words(record), _canaries_in_words(next(o for o in content["canaries"] if _is_of(o, key))), sep="\n"
-        )
+        print(_canaries_in_words(next(one for one in content["canaries"] if _is_of(one, key))))
     else:
         print(f"{settings.method} has no noise on gradients, which canaries would audit: membership alone is told.")
     if content["membership"] is None:
@@ -146,10 +145,13 @@ def _membership(path: Path, data: TrainAndTest) -> dict[str, Any]:
 
 def _run_in_words(record: dict[str, Any]) -> str:
     """What is claimed of the finished run."""
+    from tfdp.accounting.claims import MEMBERSHIP, RECORD
+
     statement = record["statement"]
     proven = statement["epsilon"]
     said = "nothing is proven" if proven is None else f"epsilon {proven:.3f} is proven"
-    published = [claim["epsilon"] for claim in statement["claims"] if claim["status"] == "as published"]
+    of_records = [claim for claim in statement["claims"] if claim["protects"] in (MEMBERSHIP, RECORD)]
+    published = [claim["epsilon"] for claim in of_records if claim["status"] == "as published"]
     claimed = f", epsilon {published[0]:.3f} is claimed as published" if published else ""
     return f"Of the finished run {said}{claimed}, at delta = {record['settings']['delta']:g}."
 

@@ -37,6 +37,7 @@ def test_canaries_are_audited_at_the_price_of_the_run_and_nothing_is_done_twice(
     assert (one["attack"], one["canaries"], one["seed"], one["guesses"]) == ("gradient", 40, 0, 30)
     assert 0 <= one["epsilon_lower_bound"] <= one["proven_epsilon"]
     assert f"{one['correct']} of 30 guesses about 40 canaries" in printed and "does not refute" in printed
+    assert "is proven, at delta = 1e-05." in printed and "as published" not in printed
     written = (audited / audit.FILE).stat().st_mtime_ns
     assert call(*given) == (code, printed)
     assert (audited / audit.FILE).stat().st_mtime_ns == written

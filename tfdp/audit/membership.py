@@ -44,7 +44,8 @@ class MembershipInference:
             f"Membership by the {self.attack}, {self.members:,} members and {self.others:,} others: AUC {self.auc:.3f}."
         ]
         for rate, found in self.true_positive_rates.items():
-            line = f"Accusing {rate:.1%} of the others finds {found:.2%} of the members"
+            none = "" if rate * self.others >= 1 else f" ({self.others:,} are too few: none of them)"
+            line = f"Accusing {rate:.1%} of the others{none} finds {found:.2%} of the members"
             if self.largest_true_positive_rates is not None:
                 line += f"; no attack finds more than {self.largest_true_positive_rates[rate]:.2%} ({self.status})"
             lines.append(f"{line}.")
