@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments import best, papers
+from experiments import audit, best, papers
 from experiments.methods import METHODS, NOISES
 from experiments.settings import RunSettings
 from experiments.tasks import NETWORKS, TASKS
@@ -23,6 +23,7 @@ _START = """
   python train.py paper gdp-table1 --data-dir data      a table or figure of a paper, with ours beside it
   python train.py best adult --data-dir data            what trained best of what we tried, at small epsilons
   python train.py report saved_models/NAME              figures and report of what was run, made anew
+  python train.py audit saved_models/NAME               attacks on a finished run: what epsilon can't be smaller than
 
 Every command goes on where it was broken off, if it is given again. "train.py COMMAND --help" says more.
 """
@@ -61,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         ("paper", "a table or figure of one of the papers", _paper_arguments, _paper),
         ("best", "our best on a data set, each setting chosen on held-out records", _best_arguments, _best),
         ("report", "figures and report of a folder, made anew", _report_arguments, _report),
+        ("audit", "attacks on a finished run, beside what is claimed of it", _audit_arguments, _audit),
     ):
         one = commands.add_parser(
             name, help=about, description=about[0].upper() + about[1:] + ".", formatter_class=wide
@@ -171,6 +173,16 @@ def _report_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _audit_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", type=Path, metavar="DIR", help="folder of a finished run")
+    parser.add_argument("--data-dir", metavar="DIR", help="folder with NAME.npz of the run's data set")
+    parser.add_argument("--attack", default="gradient", metavar="NAME", help="one of those below (gradient)")
+    parser.add_argument("--canaries", type=int, default=1000, help="records whose coins are guessed (1000)")
+    parser.add_argument("--seed", type=int, default=0, help="of the coins; noise and lots have none (0)")
+    width = max(map(len, audit.ATTACKS))
+    parser.epilog = "attacks:\n" + "\n".join(f"  {name:{width}}  {about}" for name, about in audit.ATTACKS.items())
+
+
 def _methods() -> str:
     width = max(map(len, METHODS))
     return "methods:\n" + "\n".join(f"  {name:{width}}  {method.about}" for name, method in METHODS.items())
@@ -273,3 +285,7 @@ def _report(options: argparse.Namespace) -> None:
             raise ValueError(f"{folder.path} holds a run that is not finished. Go on with it: {folder.command}")
         run_report.write(folder)
     print(f"The report is {options.directory / 'report.html'}.")
+
+
+def _audit(options: argparse.Namespace) -> None:
+    audit.execute(options.directory, options.data_dir, options.attack, options.canaries, options.seed)

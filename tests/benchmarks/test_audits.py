@@ -1,8 +1,9 @@
 """The benchmark of audits."""
 
+import numpy as np
 import pytest
 
-from benchmarks import audits
+from benchmarks import audit_methods, audits
 
 
 def test_who_sees_nothing_is_right_half_of_the_time_and_who_sees_all_always():
@@ -11,11 +12,12 @@ def test_who_sees_nothing_is_right_half_of_the_time_and_who_sees_all_always():
 
 
 def test_a_table_has_medians_over_the_seeds_and_the_least_p_value(capsys):
-    key = {"method": "noisy", "epsilon": 4.0, "canaries": 1000, "guesses": 100}
+    key = {"method": "noisy", "epsilon": 4.0, "canaries": 1000, "guesses": 100, "proven": 3.9933}
     values = [(80, 0.9, 1.4, 0.5), (90, 1.6, 2.4, 0.01), (85, 1.2, 1.9, 1.0)]
     names = ("correct", "bound", "gaussian", "p_value")
     audits.table([key | {"seed": seed, **dict(zip(names, row, strict=True))} for seed, row in enumerate(values)])
-    assert capsys.readouterr().out.splitlines()[-1] == "| noisy | 4 | 1,000 | 3 | 85 of 100 | 1.20 | 1.90 | 0.01 |"
+    row = "| noisy | 4 | 3.99 | 1,000 | 3 | 85 of 100 | 1.20 (0.90 to 1.60) | 1.90 | 0.01 |"
+    assert capsys.readouterr().out.splitlines()[-1] == row
 
 
 def test_a_study_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
@@ -28,3 +30,29 @@ def test_a_study_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
         audits.main()
     assert calls == [("noisy", 4.0, 0), ("encoded", 4.0, 0), ("noisy", 4.0, 1), ("encoded", 4.0, 1)]
     assert len(audits.read(file)) == 4
+
+
+@pytest.mark.parametrize("seen", audit_methods.SEEN)
+def test_canaries_among_noised_records_show_in_the_records_and_in_the_model(seen):
+    scores, included, perturbation = audit_methods.scores_on_records(f"eq12-{seen}", 50.0, 0, 40)
+    assert perturbation.stddev < 0.01
+    if seen == "records":
+        np.testing.assert_allclose(scores, included, atol=6 * perturbation.stddev)
+    assert scores[included].min() > scores[~included].max()
+
+
+def test_published_noise_lies_where_the_public_direction_does():
+    optimizer = audit_methods.optimizer_of("published-concentrated", 4.0)
+    own = [
+        audit_methods.away_from_canaries(Weight(path))
+        for path in ("sequential/dense/kernel", "a_b/canaries_0/embeddings")
+    ]
+    assert [array.tolist() for array in own] == [[1.0, 1.0], [audit_methods.NEXT_TO_NOTHING] * 2]
+    assert optimizer.mechanism.direction is audit_methods.away_from_canaries
+
+
+class Weight:
+    shape = (2,)
+
+    def __init__(self, path):
+        self.path = path

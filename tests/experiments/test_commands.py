@@ -5,17 +5,25 @@ import sys
 
 import pytest
 
-from experiments import best, papers
+from experiments import audit, best, papers
 from experiments.methods import METHODS
 from tests.experiments.conftest import call
 
+NAMES = {
+    "run": METHODS,
+    "sweep": METHODS,
+    "paper": papers.TITLES,
+    "best": best.TITLES,
+    "report": (),
+    "audit": audit.ATTACKS,
+}
 
-@pytest.mark.parametrize("command", ["run", "sweep", "paper", "best", "report"])
+
+@pytest.mark.parametrize("command", NAMES)
 def test_every_command_explains_itself(command):
     code, printed = call(command, "--help")
     assert code == 0 and "usage: train.py" in printed
-    names = {"run": METHODS, "sweep": METHODS, "paper": papers.TITLES, "best": best.TITLES, "report": ()}[command]
-    assert all(f"  {name} " in printed for name in names)
+    assert all(f"  {name} " in printed for name in NAMES[command])
 
 
 def test_help_needs_neither_tensorflow_nor_keras():

@@ -13,6 +13,8 @@ _HOMES = {
     "MislabelledCanaries": "canaries",
     "OneRun": "run",
     "RandomCanaries": "canaries",
+    "Shadows": "shadows",
+    "SpreadCanaries": "canaries",
     "epsilon_lower_bound": "bounds",
     "gaussian_epsilon_lower_bound": "tradeoff_bounds",
     "gaussian_mu_lower_bound": "tradeoff_bounds",
@@ -20,6 +22,7 @@ _HOMES = {
     "one_run": "run",
     "p_value": "bounds",
     "tradeoff_p_value": "tradeoff_bounds",
+    "train_shadows": "shadows",
 }
 
 __all__ = sorted(_HOMES)

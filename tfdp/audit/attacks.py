@@ -6,14 +6,16 @@ Any score that is a function of what was released gives a valid audit; a better 
 from __future__ import annotations
 
 import abc
+import math
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdp.accounting import GaussianEvent, Poisson
+from tfdp.accounting import EncodedEvent, Event, GaussianEvent, Poisson
 from tfdp.audit.canaries import Planted
 from tfdp.audit.losses import losses_of, record_losses
+from tfdp.mechanisms.denoising import LAPLACIAN
 
 _CHUNK = 32
 
@@ -39,28 +41,49 @@ class FinalLosses(Attack):
 
 
 class OwnWeights(Attack):
-    """White box, for gradient canaries: the moves of the canary's own weight.
+    """White box, for gradient canaries: the moves of the canary's own weights.
 
-    With plain SGD a move is the released gradient in the canary's direction, times the learning rate. Where Gaussian noise
-    was added to Poisson lots the score is the likelihood ratio of all moves (``log_likelihood_ratio``), elsewhere their sum.
+    With plain SGD a move is the released gradient in the canary's direction, times the learning rate. Where noise of a known
+    size was added to Poisson lots the score is the likelihood ratio of all moves (``log_likelihood_ratio``), elsewhere their sum.
+    What ``denoise="laplacian"`` smoothed is made as it was.
     """
 
     def on_train_begin(self, logs=None):
-        self._seen = [self._codes()]
+        self._seen = [self._weights()]
 
     def on_train_batch_end(self, batch, logs=None):
-        self._seen.append(self._codes())
+        self._seen.append(self._weights())
 
     def scores(self):
-        moves = np.diff(self._seen, axis=0)
+        moves = self._moves()
         lines = list(self.planted.model.optimizer.ledger)
-        if len(lines) == 1 and isinstance(lines[0].event, GaussianEvent) and isinstance(lines[0].sampling, Poisson):
-            moves = moves[np.std(moves, axis=1) > 0]  # steps that were taken
-            return log_likelihood_ratio(moves, lines[0].event.noise_multiplier, lines[0].sampling.sampling_rate)
-        return moves.sum(axis=0)
+        noise = _noise_of(lines[0].event) if len(lines) == 1 and isinstance(lines[0].sampling, Poisson) else None
+        if noise is None:
+            return moves.sum(axis=0)
+        moves = moves[np.std(moves, axis=1) > 0]  # steps that were taken
+        return log_likelihood_ratio(moves, noise, lines[0].sampling.sampling_rate)
 
-    def _codes(self) -> np.ndarray:
-        return keras.ops.convert_to_numpy(self.planted.codes.embeddings)[:, 0].astype(np.float64)
+    def _moves(self) -> np.ndarray:
+        """``[steps, canaries]``: along each canary's direction."""
+        moves = np.diff(self._seen, axis=0)
+        if self.planted.model.optimizer.denoise == LAPLACIAN:
+            moves = 3 * moves - np.roll(moves, 1, axis=2) - np.roll(moves, -1, axis=2)  # I - L; ends are not exact
+        if self.planted.directions is not None:
+            return moves[:, 0] @ self.planted.directions.T
+        return moves.sum(axis=1) / np.sqrt(moves.shape[1])
+
+    def _weights(self) -> np.ndarray:
+        """``[layers, weights]``."""
+        return np.array([code.get_weights()[0][:, 0] for code in self.planted.codes], np.float64)
+
+
+def _noise_of(event: Event) -> float | None:
+    """Its standard deviation in units of the clip; None where that is not what tells canaries."""
+    if isinstance(event, GaussianEvent):
+        return event.noise_multiplier
+    if isinstance(event, EncodedEvent) and math.isfinite(event.noise.variance):
+        return math.sqrt(event.noise.variance)
+    return None
 
 
 def log_likelihood_ratio(moves: np.ndarray, noise_multiplier: float, sampling_rate: float) -> np.ndarray:

@@ -23,7 +23,8 @@ class Planted:
         x, y: real records first.
         weights: of all records, in the structure of y, when all canaries are in. A canary is left out by taking its weights away.
         count: how many canaries there are.
-        codes: where the canaries are weights of the model, that layer.
+        codes: where the canaries have weights of the model to themselves, the layers that hold these.
+        directions: where they share them, each canary's direction, a row of norm 1 for each.
     """
 
     model: keras.Model
@@ -31,7 +32,8 @@ class Planted:
     y: Any
     weights: Any
     count: int
-    codes: keras.layers.Embedding | None = None
+    codes: tuple[keras.layers.Layer, ...] = ()
+    directions: np.ndarray | None = None
 
 
 class Canaries:
@@ -86,40 +88,83 @@ class RandomCanaries(Canaries):
 
 
 class GradientCanaries(Canaries):
-    """Records with a gradient in one weight alone, each in its own: Dirac canaries, the strongest there are.
+    """Records with a gradient in weights of their own alone: Dirac canaries, the strongest there are.
 
-    The model gets so many weights more, one for each canary, and a second output through which they alone are reached: of a
-    canary's record the loss is that output, with a slope far beyond any clip, of a real record it is the model's own. What is
-    audited is the private step as it is (sampling, clip, sum, noise, composition), over the model's own weights and those of
-    the canaries jointly. Whether the gradients of the model's *own* layers are bounded well, these canaries can't say.
+    The model gets a weight more for each canary (with ``layers``, one in each of so many layers), and a second output through
+    which they alone are reached: of a canary's record the loss is that output, with a slope far beyond any clip, of a real
+    record it is the model's own. What is audited is the private step as it is (sampling, clip, sum, noise, composition), over the
+    model's own weights and those of the canaries jointly. Whether the gradients of the model's *own* layers are bounded well,
+    these canaries can't say.
+
+    Args:
+        count: how many.
+        layers: a clip of each layer by itself, without a joint bound, shows in canaries of several layers only.
     """
 
+    def __init__(self, count: int, layers: int = 1):
+        super().__init__(count)
+        self.layers = checks.count("layers", layers, "write in how many layers a canary has a weight", at_least=1)
+
     def planted(self, model, x, y, random):
-        check_one_loss(model, "Auditing with gradient canaries")
-        wide = WithGradientCanaries(model, self.count)
+        check_one_loss(model, f"Auditing with {type(self).__name__}")
+        codes, inputs, directions = self._own_weights(random)
         size, count = len(x), self.count
-        numbers = np.concatenate([np.zeros(size, np.int32), np.arange(count, dtype=np.int32)])
         real = np.concatenate([np.ones(size, np.float32), np.zeros(count, np.float32)])
         return Planted(
-            wide,
-            {"record": np.concatenate([x, np.repeat(x[:1], count, 0)]), "canary": numbers},
+            WithGradientCanaries(model, codes),
+            {
+                "record": np.concatenate([x, np.repeat(x[:1], count, 0)]),
+                "canary": np.concatenate([np.zeros((size, *inputs.shape[1:]), inputs.dtype), inputs]),
+            },
             {
                 "prediction": np.concatenate([y, np.repeat(y[:1], count, 0)]),
                 "canary": np.zeros((size + count, 1), np.float32),
             },
             {"prediction": real, "canary": 1 - real},
             count,
-            wide.codes,
+            codes,
+            directions,
         )
+
+    def _own_weights(self, random) -> tuple[tuple[keras.layers.Layer, ...], np.ndarray, np.ndarray | None]:
+        """Layers with one output, each canary's input to all of them, and its direction."""
+        numbers = range(self.layers)
+        codes = [keras.layers.Embedding(self.count, 1, "zeros", name=f"canaries_{number}") for number in numbers]
+        return tuple(codes), np.arange(self.count, dtype=np.int32), None
+
+    def __repr__(self) -> str:
+        layers = f", layers={self.layers}" if self.layers > 1 else ""
+        return f"{type(self).__name__}({self.count}{layers})"
+
+
+class SpreadCanaries(GradientCanaries):
+    """Records with a gradient in a random direction of many weights, which the canaries share: Gaussian rows.
+
+    For mechanisms that bound coordinates too: an encoded gradient that lies in one weight alone is cut to the largest number of a
+    codeword, a tenth of the clip or less, while this one has a codeword's shape. Directions are nearly orthogonal; other canaries
+    are a little noise, so ``weights`` should be several times ``count``.
+    """
+
+    def __init__(self, count: int, weights: int = 4096):
+        super().__init__(count)
+        self.weights = checks.count("weights", weights, "write how many weights the canaries share", at_least=1)
+
+    def _own_weights(self, random):
+        rows = random.standard_normal((self.count, self.weights)).astype(np.float32)
+        code = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros", name="canaries")
+        return (code,), rows, rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.count}, weights={self.weights})"
 
 
 class WithGradientCanaries(keras.Model):
-    """A compiled model and one weight more for each canary, compiled in the same way."""
+    """A compiled model and canaries' weights beside its own, compiled in the same way."""
 
-    def __init__(self, model: keras.Model, count: int):
+    def __init__(self, model: keras.Model, codes: tuple[keras.layers.Layer, ...]):
         super().__init__()
         self.inner = model
-        self.codes = keras.layers.Embedding(count, 1, embeddings_initializer="zeros", name="canaries")
+        self.codes = list(codes)
         optimizer = model.optimizer
         self.compile(
             optimizer=type(optimizer).from_config(optimizer.get_config()),
@@ -131,12 +176,12 @@ class WithGradientCanaries(keras.Model):
     def call(self, inputs, training=False):
         return {
             "prediction": self.inner(inputs["record"], training=training),
-            "canary": _LARGE * self.codes(inputs["canary"]),
+            "canary": _LARGE * sum(code(inputs["canary"]) for code in self.codes),
         }
 
 
 def _outwards(y_true, y_pred):
-    """Has the slope -1: a canary that is in makes its weight grow."""
+    """Has the slope -1: a canary that is in makes its weights grow."""
     return -keras.ops.mean(y_pred, axis=-1)
 
 

@@ -1,4 +1,5 @@
-"""Membership inference by the loss (Yeom et al. 2018, arXiv:1709.01604), beside the most that any attack can find."""
+"""Membership inference by the loss (Yeom et al. 2018, arXiv:1709.01604), alone or against that of shadow models (Carlini et al.
+2022, arXiv:2112.03570), beside the most that any attack can find."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from tfdp.accounting import Ledger, Status, Tradeoff, tradeoff
 from tfdp.audit.losses import check_one_loss, losses_of
+from tfdp.audit.shadows import Shadows, confidences_of
 from tfdp.optimizers import PrivateOptimizer
 
 RATES = (0.001, 0.01)  # of false positives
@@ -16,10 +18,11 @@ RATES = (0.001, 0.01)  # of false positives
 
 @dataclasses.dataclass(frozen=True)
 class MembershipInference:
-    """How well members of the training set are told from others by their loss.
+    """How well members of the training set are told from others.
 
     Attributes:
-        auc: the probability that a member has a smaller loss than another record (a half for each tie).
+        attack: "loss", or "likelihood ratio" of it by shadow models.
+        auc: the probability that a member looks more like one than another record does (a half for each tie).
         true_positive_rates: by false positive rate (0.1 % and 1 %): the largest share of members below one threshold that at
             most this share of the others is below.
         largest_true_positive_rates: by the same: the most that any attack can find, by the trade-off curve of the model's
@@ -28,6 +31,7 @@ class MembershipInference:
         members, others: how many there were.
     """
 
+    attack: str
     auc: float
     true_positive_rates: dict[float, float]
     largest_true_positive_rates: dict[float, float] | None
@@ -36,9 +40,12 @@ class MembershipInference:
     others: int
 
     def __str__(self) -> str:
-        lines = [f"Membership by the loss, {self.members:,} members and {self.others:,} others: AUC {self.auc:.3f}."]
+        lines = [
+            f"Membership by the {self.attack}, {self.members:,} members and {self.others:,} others: AUC {self.auc:.3f}."
+        ]
         for rate, found in self.true_positive_rates.items():
-            line = f"Accusing {rate:.1%} of the others finds {found:.2%} of the members"
+            none = "" if rate * self.others >= 1 else f" ({self.others:,} are too few: none of them)"
+            line = f"Accusing {rate:.1%} of the others{none} finds {found:.2%} of the members"
             if self.largest_true_positive_rates is not None:
                 line += f"; no attack finds more than {self.largest_true_positive_rates[rate]:.2%} ({self.status})"
             lines.append(f"{line}.")
@@ -46,9 +53,12 @@ class MembershipInference:
 
 
 def membership_inference(
-    model: keras.Model, members: tuple[np.ndarray, np.ndarray], others: tuple[np.ndarray, np.ndarray]
+    model: keras.Model,
+    members: tuple[np.ndarray, np.ndarray],
+    others: tuple[np.ndarray, np.ndarray],
+    shadows: Shadows | None = None,
 ) -> MembershipInference:
-    """Tell records that a model was trained on from others, by thresholds on their loss.
+    """Tell records that a model was trained on from others, by thresholds on their loss, or on its likelihood ratio.
 
     Thresholds are chosen with the answers at hand, so the rates found flatter the attack a little; with few others, 0.1 % of them is
     less than one record, and such a rate is that of accusing none. The bound speaks of one record against all that the attacker
@@ -62,14 +72,18 @@ def membership_inference(
         model: compiled with its loss; if with a private optimizer, its ledger gives the bound.
         members: (x, y) of records that it was trained on.
         others: (x, y) of records from the same source that it was not trained on.
+        shadows: ``train_shadows`` with the same members and others, for the likelihood ratio.
     """
     if not isinstance(model, keras.Model) or not getattr(model, "compiled", False) or not model.built:
         raise ValueError("model must be a keras.Model that is built and compiled with its loss.")
     check_one_loss(model, "Membership inference by the loss")
     losses = [_losses(model, name, records) for name, records in (("members", members), ("others", others))]
+    if shadows is not None:
+        losses = _by_likelihood_ratio(model, members, others, shadows)
     optimizer = model.optimizer
     bound = _bound(optimizer.ledger) if isinstance(optimizer, PrivateOptimizer) else None
     return MembershipInference(
+        attack="loss" if shadows is None else "likelihood ratio",
         auc=area_under_curve(*losses),
         true_positive_rates={rate: true_positive_rate(*losses, rate) for rate in RATES},
         largest_true_positive_rates=None if bound is None else {r: bound.true_positive_rate(r) for r in RATES},
@@ -101,6 +115,18 @@ def _losses(model: keras.Model, name: str, records: tuple[np.ndarray, np.ndarray
         raise ValueError(f"{name} holds no records.")
     losses = losses_of(model, *(np.asarray(part) for part in records))
     return np.where(np.isnan(losses), np.inf, losses)
+
+
+def _by_likelihood_ratio(model, members, others, shadows: Shadows) -> list[np.ndarray]:
+    """Minus the ratios: small for those that look like members, as losses are."""
+    sizes = len(members[0]), len(others[0])
+    if not isinstance(shadows, Shadows) or shadows.included.shape[1] != sum(sizes):
+        raise ValueError(
+            "shadows must be what train_shadows(make_model, members, others, ...) gave for the same records."
+        )
+    confidences = [confidences_of(model, *(np.asarray(part) for part in records)) for records in (members, others)]
+    ratios = np.nan_to_num(shadows.likelihood_ratios(np.concatenate(confidences)), nan=-np.inf)
+    return np.split(-ratios, [sizes[0]])
 
 
 def _bound(ledger: Ledger) -> Tradeoff | None:
