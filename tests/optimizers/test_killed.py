@@ -28,7 +28,7 @@ class Checkpoints(keras.callbacks.Callback):
             tensors.save(str(folder / "tensors" / "checkpoint"))
 
 model.fit(X, Y, batch_size=4, epochs=10**6, steps_per_epoch=20, verbose=0, callbacks=[
-    keras.callbacks.BackupAndRestore(folder / "backup", save_freq=2),
+    keras.callbacks.BackupAndRestore(folder / "backup", save_freq=2, double_checkpoint=True),
     keras.callbacks.ModelCheckpoint(folder / "{epoch}.weights.h5", save_weights_only=True, save_freq=5),
     keras.callbacks.ModelCheckpoint(folder / "{epoch}.keras", save_freq=7),
     Checkpoints(),
@@ -117,7 +117,7 @@ def test_no_file_of_a_killed_process_shows_fewer_steps_than_its_weights_contain(
 def test_training_that_resumes_after_a_kill_counts_all_steps_in_its_weights(tmp_path):
     killed_after_first_backup(tmp_path, random.uniform(0.0, 1.0))
     model = counting_model()
-    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup", save_freq=2)
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup", save_freq=2, double_checkpoint=True)
     stop = tfdp.callbacks.BudgetStopping(1e6, 1e-5)
     begun = []
     begin = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: begun.append(steps_in_the_weights(model)))

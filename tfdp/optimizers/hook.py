@@ -15,12 +15,15 @@ import keras
 
 from tfdp.accounting import FitRecord, Ledger, NotPrivateEvent
 from tfdp.accounting.exposure import BOOKS, EXPOSED, expose
-from tfdp.optimizers.book import Book, Past
+from tfdp.optimizers.book import Book
+from tfdp.optimizers.past import Past
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
+from tfdp.optimizers.saved_ledger import Witness
 from tfdp.optimizers.training import PrivateTraining
 
 _ORDINARY = NotPrivateEvent("the model was trained with an ordinary optimizer in between")
 _ATTACHED = "_tfdp_training"  # on a model: its PrivateTraining while a private optimizer is compiled in
+_WITNESS = "_tfdp_witness"  # on a model with a private optimizer: goes into files beside it
 _BOOK = "_tfdp_book"  # on a model: the book of the private optimizer that was compiled in last
 _OWNER = "_tfdp_owner"  # on a weight: the model that trains it privately
 _TRAINS = "_tfdp_model"  # on a private optimizer: the model it was compiled into last
@@ -122,6 +125,7 @@ def _wrap_compile(original):
         if private:
             self.__dict__[_ATTACHED] = training = PrivateTraining(self, optimizer)
             self.__dict__["train_step"] = training.train_step
+            self.__dict__[_WITNESS] = Witness(optimizer.book)
             _give_book(self, optimizer.book)
             optimizer.__dict__[_TRAINS] = weakref.ref(self)
         return result
@@ -164,6 +168,7 @@ def _detach(model: keras.Model) -> None:
     training = model.__dict__.pop(_ATTACHED, None)
     if training is not None:
         model.__dict__.pop("train_step", None)
+        model.__dict__.pop(_WITNESS, None)
 
 
 def _check_model(model: keras.Model, optimizer: PrivateOptimizer) -> None:
