@@ -90,6 +90,8 @@ def train(
     callbacks = _callbacks(settings, work, tensorboard)
     work.mkdir(parents=True, exist_ok=True)
     _mend(work / "unfinished")
+    for name in ("history.csv", "seconds"):
+        _drop_torn_line(work / name)
     (x, y), perturbation = _records(settings, data.train, work)
     with _timed(work):
         model.fit(
@@ -157,6 +159,13 @@ def _mend(backup: Path) -> None:
         return
     for name in _BACKUP:
         shutil.copy(backup / f"{name}.bkp", backup / name)
+
+
+def _drop_torn_line(file: Path) -> None:
+    """The last line, if it was being written when the process ended: the next one would go on in it."""
+    whole = file.read_bytes() if file.exists() else b""
+    if whole and not whole.endswith(b"\n"):
+        os.truncate(file, whole.rfind(b"\n") + 1)
 
 
 def _records(settings: RunSettings, records: Part, work: Path) -> tuple[Part, Any]:

@@ -1,15 +1,16 @@
 """How a private optimizer reaches the model: the one place where Keras is extended from outside.
 
 Keras shows an optimizer the weights and a batch gradient, never the model; per-example gradients need the model. There is
-no extension point for that, so importing this module wraps ``compile``, ``fit``, ``train_on_batch`` and ``get_compile_config`` once, on the class of
-``keras.Model.__mro__`` that defines each (wrapping them on ``keras.Model`` itself breaks ``load_model``, which compares
-``compile`` with the base class's). Compiling with a PrivateOptimizer gives that one model a private ``train_step``;
+no extension point for that, so importing this module wraps ``compile``, ``fit``, ``train_on_batch``, ``load_weights`` and
+``get_compile_config`` once, on the class of ``keras.Model.__mro__`` that defines each (wrapping ``compile`` on ``keras.Model``
+itself breaks ``load_model``, which compares it with the base class's). Compiling with a PrivateOptimizer gives that one model a private ``train_step``;
 compiling with an ordinary optimizer takes it away again. Models that are not compiled so run Keras's own code untouched.
 """
 
 import functools
 import inspect
 import weakref
+import zlib
 
 import keras
 
@@ -35,6 +36,7 @@ def install() -> None:
         "compile": _wrap_compile,
         "fit": _wrap_fit,
         "train_on_batch": _wrap_train_on_batch,
+        "load_weights": _wrap_load_weights,
         "get_compile_config": _wrap_get_compile_config,
     }
     for name, wrap in wrappers.items():
@@ -242,6 +244,29 @@ def _wrap_train_on_batch(original):
         return original(self, *args, **kwargs)
 
     return train_on_batch
+
+
+def _wrap_load_weights(original):
+    def load_weights(self, *args, **kwargs):
+        training = training_of(self)
+        if training is None:
+            return original(self, *args, **kwargs)
+        book, before = training.optimizer.book, _fingerprint(self)
+        restored = book.times_restored
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException:
+            if book.times_restored == restored and _fingerprint(self) != before:
+                book.distrust(
+                    "loading weights failed when some were loaded, and the ledger that belongs to them was not"
+                )
+            raise
+
+    return load_weights
+
+
+def _fingerprint(model: keras.Model) -> list[int]:
+    return [zlib.crc32(keras.ops.convert_to_numpy(variable).tobytes()) for variable in model.weights]
 
 
 def _ordinary_training(model: keras.Model) -> None:
