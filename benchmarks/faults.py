@@ -167,16 +167,19 @@ def check_folder(folder: pathlib.Path) -> collections.Counter:
     return found
 
 
-def kills(count: int, seconds: float) -> None:
+def kills(count: int, seconds: float, minutes: float) -> None:
+    ends = time.monotonic() + 60 * minutes
     rng = random.Random()
     training.prove = lambda model, *about: first_plan(
         model
     )  # half of the time until the first step, and no subject here
     with tempfile.TemporaryDirectory() as name:
         base = pathlib.Path(name)
-        for number in range(count):
-            kill_one(base / str(number // KILLS_A_FOLDER), rng, seconds)
-            print(f"{number + 1} killed", flush=True)
+        done = 0
+        while done < count and time.monotonic() < ends:
+            kill_one(base / str(done // KILLS_A_FOLDER), rng, seconds)
+            done += 1
+            print(f"{done} killed", flush=True)
         folders = sorted(path for path in base.iterdir() if path.is_dir())
         taken = [notes(folder / "steps") for folder in folders]
 
@@ -186,7 +189,7 @@ def kills(count: int, seconds: float) -> None:
         _, status = os.waitpid(in_a_process(check, base / "error"), 0)
         assert status == 0, (base / "error").read_text()
         print(
-            f"{count} kills in {len(folders)} folders, {sum(map(len, taken))} steps with files written, 0 releases lost"
+            f"{done} kills in {len(folders)} folders, {sum(map(len, taken))} steps with files written, 0 releases lost"
         )
 
 
@@ -291,8 +294,9 @@ if __name__ == "__main__":
     parser.add_argument("what", choices=["kills", "flips"])
     parser.add_argument("--count", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=3.0, help="killed within so many seconds")
+    parser.add_argument("--minutes", type=float, default=60.0, help="no kill is begun later")
     options = parser.parse_args()
     if options.what == "kills":
-        kills(options.count, options.seconds)
+        kills(options.count, options.seconds, options.minutes)
     else:
         flips(options.count)

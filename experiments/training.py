@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import errno
 import importlib.util
 import json
+import math
 import os
 import shutil
 import time
@@ -137,7 +139,26 @@ def _callbacks(settings: RunSettings, work: Path, tensorboard: bool) -> list[ker
     if tensorboard:
         found.append(keras.callbacks.TensorBoard(work / "tensorboard"))
     backup = keras.callbacks.BackupAndRestore(work / "unfinished", double_checkpoint=True, delete_checkpoint=False)
-    return [*found, backup]
+    return [*found, _Room(work), backup]
+
+
+class _Room(keras.callbacks.Callback):
+    """Room for a checkpoint is looked for before one is begun: where HDF5 finds none in the middle of a write, it crashes."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self._folder = folder
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        variables = {id(one): one for one in (*self.model.variables, *self.model.optimizer.variables)}.values()
+        size = sum(math.prod(one.shape) * 8 for one in variables)  # of the widest type
+        needed, free = 2 * size + 2**20, shutil.disk_usage(self._folder).free  # the new one beside the one before
+        if free < needed:
+            said = f"a checkpoint needs {needed:,} bytes, and {free:,} are free"
+            raise OSError(errno.ENOSPC, said, str(self._folder))
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        self.on_train_begin()
 
 
 def check_tensorboard() -> None:

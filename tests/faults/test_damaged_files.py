@@ -13,7 +13,7 @@ from benchmarks.faults import Trained, flipped, outcomes, steps_in_the_weights
 from tfdp.accounting import Ledger, NotPrivateEvent
 from tfdp.optimizers.saved_ledger import as_array, as_text, read_texts
 
-BITS = {"model.weights.h5": 60, "tensors.index": 15, "tensors.data-00000-of-00001": 15, "model.keras": 6}
+BITS = {"model.weights.h5": 40, "tensors.index": 8, "tensors.data-00000-of-00001": 8, "model.keras": 5}
 
 
 @pytest.fixture(scope="module")
