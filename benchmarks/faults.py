@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfdp
+from experiments.training import mend
 from tfdp.accounting import NotPrivateEvent
 from tfdp.gradients.plan import first_plan
 from tfdp.optimizers import training
@@ -116,6 +117,7 @@ def notes(file: pathlib.Path) -> list[int]:
 def train(folder: pathlib.Path) -> None:
     """Goes on where the last process in this folder was killed, and never ends."""
     backup = keras.callbacks.BackupAndRestore(folder / "backup", save_freq=1, double_checkpoint=True)
+    mend(folder / "backup")  # as train.py does: Keras has no answer where the first backup of all was cut off
     model = counting_model()
     note(folder / "fits", 0)
     callbacks = [Files(folder), backup, Noted(folder)]

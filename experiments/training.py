@@ -91,7 +91,7 @@ def train(
     model = compiled(settings, data)
     callbacks = _callbacks(settings, work, tensorboard)
     work.mkdir(parents=True, exist_ok=True)
-    _mend(work / "unfinished")
+    mend(work / "unfinished")
     for name in ("history.csv", "seconds"):
         _drop_torn_line(work / name)
     (x, y), perturbation = _records(settings, data.train, work)
@@ -166,7 +166,7 @@ def check_tensorboard() -> None:
         raise ValueError("tensorboard logs need the package: pip install tensorboard.")
 
 
-def _mend(backup: Path) -> None:
+def mend(backup: Path) -> None:
     """A checkpoint that was being written when the process ended gives way to the one before."""
     try:
         json.loads((backup / _BACKUP[1]).read_text())
