@@ -105,7 +105,7 @@ CALLS = {
 }
 
 
-@cases(300, 3000)
+@cases(60, 3000)
 @given(st.sampled_from(sorted(CALLS)).flatmap(lambda name: st.tuples(st.just(name), with_one_replaced(CALLS[name][1]))))
 def test_what_is_no_setting_is_refused_by_its_name(case):
     name, (argument, arguments) = case
