@@ -42,6 +42,9 @@ def main(given: Sequence[str] | None = None) -> int:
         options.do(options)
     except (ValueError, FileNotFoundError) as error:
         parser.exit(2, f"train.py {given[0]}: {error}\n")
+    except OSError as error:  # no room, or no permission
+        told = "What is finished is kept; when there is room, and permission, the same command goes on from there:"
+        parser.exit(1, f"train.py {given[0]}: {error}\n{told}\n  {options.command_line}\n")
     except KeyboardInterrupt:
         print(f"\nStopped. What is finished is kept; the same command goes on from there:\n  {options.command_line}")
         return 130

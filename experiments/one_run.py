@@ -28,6 +28,9 @@ def execute(
     training.check(settings, data)
     folder = RunFolder(path)
     folder.begin(settings, command)
+    if folder.finished and not (path / run_report.FILE).exists():  # broken off while it was written
+        run_report.write(folder)
+        training.clean(path)
     if folder.finished:
         print(
             f"{path} is finished already. Its report: {path / 'report.html'}. To run it again, delete the folder or give --name."

@@ -59,9 +59,11 @@ class RunFolder:
 
     def finish(self, model: Any, statement: Any, record: dict[str, Any]) -> None:
         """Of all that is left, the result is written last: with it the run is finished."""
-        model.save(self.path / MODEL)
-        (self.path / STATEMENT).write_text(statement.to_json())
-        (self.path / "statement.txt").write_text(f"{statement}\n")
+        part = self.path / f"part-{MODEL}"  # Keras empties a file before it writes to it
+        model.save(part)
+        part.replace(self.path / MODEL)
+        _write_text(self.path / STATEMENT, statement.to_json())
+        _write_text(self.path / "statement.txt", f"{statement}\n")
         _write(self.path / RESULT, {name: value for name, value in record.items() if name != "statement"})
 
 
@@ -75,6 +77,11 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _write(file: Path, content: dict[str, Any]) -> None:
-    part = file.with_suffix(".part")
-    part.write_text(json.dumps(content, indent=1, sort_keys=False) + "\n")
+    _write_text(file, json.dumps(content, indent=1, sort_keys=False) + "\n")
+
+
+def _write_text(file: Path, text: str) -> None:
+    """Whole or not at all: on a full disk the file that was there stays."""
+    part = file.with_name(f"{file.name}.part")
+    part.write_text(text)
     part.replace(file)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import csv
 import dataclasses
+import errno
 import importlib.util
 import json
+import math
 import os
 import shutil
 import time
@@ -89,7 +91,9 @@ def train(
     model = compiled(settings, data)
     callbacks = _callbacks(settings, work, tensorboard)
     work.mkdir(parents=True, exist_ok=True)
-    _mend(work / "unfinished")
+    mend(work / "unfinished")
+    for name in ("history.csv", "seconds"):
+        _drop_torn_line(work / name)
     (x, y), perturbation = _records(settings, data.train, work)
     with _timed(work):
         model.fit(
@@ -135,7 +139,26 @@ def _callbacks(settings: RunSettings, work: Path, tensorboard: bool) -> list[ker
     if tensorboard:
         found.append(keras.callbacks.TensorBoard(work / "tensorboard"))
     backup = keras.callbacks.BackupAndRestore(work / "unfinished", double_checkpoint=True, delete_checkpoint=False)
-    return [*found, backup]
+    return [*found, _Room(work), backup]
+
+
+class _Room(keras.callbacks.Callback):
+    """Room for a checkpoint is looked for before one is begun: where HDF5 finds none in the middle of a write, it crashes."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self._folder = folder
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        variables = {id(one): one for one in (*self.model.variables, *self.model.optimizer.variables)}.values()
+        size = sum(math.prod(one.shape) * 8 for one in variables)  # of the widest type
+        needed, free = 2 * size + 2**20, shutil.disk_usage(self._folder).free  # the new one beside the one before
+        if free < needed:
+            said = f"a checkpoint needs {needed:,} bytes, and {free:,} are free"
+            raise OSError(errno.ENOSPC, said, str(self._folder))
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        self.on_train_begin()
 
 
 def check_tensorboard() -> None:
@@ -143,7 +166,7 @@ def check_tensorboard() -> None:
         raise ValueError("tensorboard logs need the package: pip install tensorboard.")
 
 
-def _mend(backup: Path) -> None:
+def mend(backup: Path) -> None:
     """A checkpoint that was being written when the process ended gives way to the one before."""
     try:
         json.loads((backup / _BACKUP[1]).read_text())
@@ -157,6 +180,13 @@ def _mend(backup: Path) -> None:
         return
     for name in _BACKUP:
         shutil.copy(backup / f"{name}.bkp", backup / name)
+
+
+def _drop_torn_line(file: Path) -> None:
+    """The last line, if it was being written when the process ended: the next one would go on in it."""
+    whole = file.read_bytes() if file.exists() else b""
+    if whole and not whole.endswith(b"\n"):
+        os.truncate(file, whole.rfind(b"\n") + 1)
 
 
 def _records(settings: RunSettings, records: Part, work: Path) -> tuple[Part, Any]:

@@ -164,6 +164,7 @@ def test_the_private_names_of_keras_are_there(compiled):
 
 
 def test_the_private_modules_of_keras_are_there():
+    from keras.src.saving.keras_saveable import KerasSaveable
     from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
     from keras.src.utils import tracking
 
@@ -171,6 +172,7 @@ def test_the_private_modules_of_keras_are_there():
     assert callable(data_adapter_utils.class_weight_to_sample_weights)
     assert callable(tracking.no_automatic_dependency_tracking)
     assert callable(keras.src.random.seed_generator.global_seed_generator)
+    assert issubclass(keras.Model, KerasSaveable)
 
 
 def test_compile_loss_keeps_its_parts_where_they_are_looked_for(compiled):

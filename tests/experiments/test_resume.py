@@ -65,7 +65,7 @@ def test_a_torn_checkpoint_gives_way_to_the_one_before(tmp_path):
     checkpoint(backup, "latest.weights.h5.bkp", "whole")
     checkpoint(backup, "training_metadata.json", "")
     checkpoint(backup, "training_metadata.json.bkp", '{"epoch": 3}')
-    training._mend(backup)
+    training.mend(backup)
     assert (backup / "latest.weights.h5").read_text() == "whole"
     assert json.loads((backup / "training_metadata.json").read_text()) == {"epoch": 3}
 
@@ -73,7 +73,7 @@ def test_a_torn_checkpoint_gives_way_to_the_one_before(tmp_path):
 def test_a_first_checkpoint_that_is_torn_is_dropped(tmp_path):
     backup = tmp_path / "unfinished"
     checkpoint(backup, "latest.weights.h5", "torn")
-    training._mend(backup)
+    training.mend(backup)
     assert not backup.exists()
 
 

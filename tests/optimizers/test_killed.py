@@ -9,14 +9,14 @@ import time
 
 import keras
 import pytest
-import tensorflow as tf
 
 import tfdp
+from benchmarks.faults import X, Y, counting_model, steps_in_the_weights, with_tensors, with_weights
 
 TRAIN = """
 import pathlib, sys
 import keras, tensorflow as tf
-from tests.optimizers.test_killed import counting_model, X, Y
+from benchmarks.faults import counting_model, X, Y
 
 folder = pathlib.Path(sys.argv[1])
 model = counting_model()
@@ -28,36 +28,12 @@ class Checkpoints(keras.callbacks.Callback):
             tensors.save(str(folder / "tensors" / "checkpoint"))
 
 model.fit(X, Y, batch_size=4, epochs=10**6, steps_per_epoch=20, verbose=0, callbacks=[
-    keras.callbacks.BackupAndRestore(folder / "backup", save_freq=2),
+    keras.callbacks.BackupAndRestore(folder / "backup", save_freq=2, double_checkpoint=True),
     keras.callbacks.ModelCheckpoint(folder / "{epoch}.weights.h5", save_weights_only=True, save_freq=5),
     keras.callbacks.ModelCheckpoint(folder / "{epoch}.keras", save_freq=7),
     Checkpoints(),
 ])
 """
-
-X, Y = tf.zeros([8, 1]).numpy(), tf.zeros([8, 1]).numpy()
-
-
-@keras.saving.register_keras_serializable("tests")
-class Up(keras.regularizers.Regularizer):
-    """Its gradient is -1, whatever the weights are: with a learning rate of 1 a weight counts the steps it went through."""
-
-    def __call__(self, weights):
-        return -keras.ops.sum(weights)
-
-    def get_config(self):
-        return {}
-
-
-def counting_model() -> keras.Model:
-    layer = keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros", kernel_regularizer=Up())
-    model = keras.Sequential([keras.layers.Input((1,)), layer])
-    model.compile(optimizer=tfdp.NoisySGD(1.0, l2_norm_clip=1e-6, noise_multiplier=1.0), loss="mse")
-    return model
-
-
-def steps_in_the_weights(model: keras.Model) -> int:
-    return round(float(model.get_weights()[0].squeeze()))
 
 
 def killed_after_first_backup(folder: pathlib.Path, seconds: float) -> None:
@@ -83,20 +59,6 @@ def readable(load, paths) -> list:
     return loaded
 
 
-def with_weights(path) -> keras.Model:
-    model = counting_model()
-    model.optimizer.build(model.trainable_variables)
-    model.load_weights(path)
-    return model
-
-
-def with_tensors(index) -> keras.Model:
-    model = counting_model()
-    model.optimizer.build(model.trainable_variables)
-    tf.train.Checkpoint(model=model, optimizer=model.optimizer).read(str(index.with_suffix(""))).expect_partial()
-    return model
-
-
 def test_the_weight_counts_steps():
     model = counting_model()
     model.fit(X, Y, batch_size=4, epochs=3, steps_per_epoch=5, verbose=0)
@@ -117,7 +79,7 @@ def test_no_file_of_a_killed_process_shows_fewer_steps_than_its_weights_contain(
 def test_training_that_resumes_after_a_kill_counts_all_steps_in_its_weights(tmp_path):
     killed_after_first_backup(tmp_path, random.uniform(0.0, 1.0))
     model = counting_model()
-    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup", save_freq=2)
+    backup = keras.callbacks.BackupAndRestore(tmp_path / "backup", save_freq=2, double_checkpoint=True)
     stop = tfdp.callbacks.BudgetStopping(1e6, 1e-5)
     begun = []
     begin = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: begun.append(steps_in_the_weights(model)))

@@ -24,7 +24,7 @@ def report(ledger: Ledger, *, delta: float, accountant: str = "pld") -> Report:
     """
     delta = checks.delta(delta)
     named = named_accountant(accountant)
-    if _ledger(ledger).steps == 0:
+    if checked_ledger(ledger).steps == 0:
         return Report(accountant, 0.0, delta, ledger.relation, Status.PROVEN, "nothing was released")
     return named.report(ledger, delta)
 
@@ -46,7 +46,7 @@ def delta(ledger: Ledger, *, epsilon: float, accountant: str = "pld") -> float:
         return 0.0
     epsilon = checks.non_negative("epsilon", epsilon, "write the privacy loss to be exceeded, such as 1.0")
     named = named_accountant(accountant)
-    return named.delta(ledger, epsilon) if _ledger(ledger).steps else 0.0
+    return named.delta(ledger, epsilon) if checked_ledger(ledger).steps else 0.0
 
 
 def named_accountant(accountant: str) -> ModuleType:
@@ -56,7 +56,7 @@ def named_accountant(accountant: str) -> ModuleType:
     return _ACCOUNTANTS[accountant]
 
 
-def _ledger(ledger: Ledger) -> Ledger:
+def checked_ledger(ledger: Ledger) -> Ledger:
     if not isinstance(ledger, Ledger):
         raise ValueError(
             f"ledger must be a Ledger, not {type(ledger).__name__}. A trained model's is model.optimizer.ledger; for planned "

@@ -112,6 +112,13 @@ class PublishedEvent(Event):
         NotPrivateEvent(self.reason)  # checks it
         if self.noise_multiplier is not None:
             object.__setattr__(self, "noise_multiplier", checks.noise_multiplier(self.noise_multiplier))
+        formula = "write what the paper's formula gave, or leave it out"
+        if self.published_noise is not None:
+            published = checks.non_negative("published_noise", self.published_noise, formula)
+            object.__setattr__(self, "published_noise", published)
+        object.__setattr__(
+            self, "share", checks.positive("share", self.share, "write the share of the target, such as 1.0")
+        )
 
     @property
     def at_worst(self) -> Event:

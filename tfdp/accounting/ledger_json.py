@@ -30,11 +30,11 @@ def dumps(ledger: Ledger) -> str:
 
 
 def loads(text: str) -> Ledger:
+    if not isinstance(text, str):
+        raise ValueError(f"a ledger is read from a JSON string, not from {type(text).__name__}")
     try:
         data = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
-    except TypeError:
-        raise ValueError(f"a ledger is read from a JSON string, not from {type(text).__name__}") from None
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"not the JSON of a ledger: {error}") from None
     if not isinstance(data, dict) or data.get("format") != _FORMAT:
         raise ValueError(f'not the JSON of a ledger: it does not say "format": "{_FORMAT}"')

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from tfdp.accounting import checks, gdp, moments, pld, rdp
-from tfdp.accounting.accountants import named_accountant
+from tfdp.accounting.accountants import checked_ledger, named_accountant
 from tfdp.accounting.ledger import Ledger
 from tfdp.accounting.reports import Status
 
@@ -130,7 +130,7 @@ def tradeoff(ledger: Ledger, *, accountant: str = "pld") -> Tradeoff:
         (0.22, 0.006)
     """
     chosen = named_accountant(accountant)
-    if ledger.steps == 0:
+    if checked_ledger(ledger).steps == 0:
         return _PairsTradeoff(np.zeros(1), np.zeros(1), Status.PROVEN)
     if chosen is gdp:
         mu, exact = gdp.mu_of(ledger)

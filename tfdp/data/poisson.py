@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfdp.accounting import FullBatch, Poisson
+from tfdp.accounting import FullBatch, Poisson, checks
 from tfdp.data.lots import Buckets, Consecutive, PoissonLots
 from tfdp.data.records import Records
 from tfdp.data.stream import stream
@@ -88,6 +88,10 @@ class PoissonBatches:
                 f"batch_size={self.batch_size} is the expected number of records in a lot, but there are "
                 f"{self._records.size} records. Write batch_size={self._records.size} (every record in every "
                 "lot) or less."
+            )
+        if sampling_seed is not None:
+            sampling_seed = checks.count(
+                "sampling_seed", sampling_seed, "write a whole number, or None for secret lots"
             )
         self._sampling_seed = sampling_seed
         self._first, self._stride = 0, 1

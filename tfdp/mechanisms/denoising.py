@@ -21,7 +21,7 @@ _LEAST_TAIL = 1e-20
 
 
 def check_denoise(denoise: str | None) -> str | None:
-    if denoise not in (None, KS, LAPLACIAN):
+    if denoise is not None and (not isinstance(denoise, str) or denoise not in (KS, LAPLACIAN)):
         raise ValueError(f"denoise must be {KS!r}, {LAPLACIAN!r} or None, not {denoise!r}.")
     return denoise
 

@@ -1,14 +1,17 @@
-"""What a private optimizer released, with the weights from the first step on: the ledger, its circumstances, and the limit."""
+"""What a private optimizer released, with the weights from the first step on: the ledger in the making, and the limit."""
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import keras
 import tensorflow as tf
 
-from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent, Poisson, Sampling, Schedule, Watcher
-from tfdp.accounting.fit_records import dumps, loads, on_schedule, with_record
+from tfdp.accounting import Budget, NotPrivateEvent, Schedule
+from tfdp.accounting.fit_records import on_schedule
+from tfdp.optimizers.past import Calibration, OpenLine, Past, unknown
+from tfdp.optimizers.saved_ledger import Saved, read_texts
 
 NO_LIMIT = 2**63 - 1
 
@@ -18,87 +21,6 @@ class Untracked:
 
     def __init__(self, value):
         self.value = value
-
-
-@dataclasses.dataclass(frozen=True)
-class Past:
-    """What was released before: the ledger, and the circumstances of the fits that wrote it."""
-
-    ledger: Ledger = dataclasses.field(default_factory=Ledger)
-    fits: tuple[FitRecord, ...] = ()
-
-    def and_then(self, later: "Past") -> "Past":
-        """Releases of both."""
-        fits = self.fits
-        for record in later.fits:
-            fits = with_record(fits, record)
-        return Past(Ledger.combined(self.ledger, later.ledger), fits)
-
-    def joined(self, other: "Past") -> "Past":
-        """Both are of one line of descent, such as a run and its own checkpoint: what is in both counts once."""
-        ledger = Ledger.covering(self.ledger, other.ledger)
-        for past in (self, other):
-            if past.ledger.steps == ledger.steps:
-                return Past(ledger, past.fits)
-        return Past(ledger, self.fits + other.fits)
-
-    def with_unknown(self, event: Event, steps: int) -> "Past":
-        """Releases that no fit of ours made."""
-        return Past(self.ledger.record(event, Poisson(1.0, None), steps), self.fits)
-
-
-@dataclasses.dataclass(frozen=True)
-class OpenLine:
-    """The fit that is running: what each of its steps releases, and what was planned.
-
-    With a ``schedule``, given as from this fit's first step on, there are releases between the steps. They are a line of their
-    own in the ledger.
-    """
-
-    event: Event
-    sampling: Sampling
-    planned: int
-    weights: int
-    steps_per_pass: int | None = None
-    unchecked: tuple[str, ...] = ()
-    watchers: tuple[Watcher, ...] = ()
-    budgets: tuple[Budget, ...] = ()
-    schedule: Schedule | None = None
-
-    def after(self, before: Past, steps: int, scheduled: int) -> Past:
-        """What was released once so many steps were taken and scheduled releases made; the rest of the plan goes into the
-        record."""
-        if steps == scheduled == 0:
-            return before
-        planned = max(self.planned, steps)
-        at_end = 0 if self.schedule is None else max(self.schedule.releases(planned), scheduled)
-        record = FitRecord(
-            steps + scheduled,
-            self.weights,
-            unchecked=self.unchecked,
-            watchers=self.watchers,
-            budgets=self.budgets,
-            planned=self._recorded(before.ledger, planned, at_end),
-            schedule=self.schedule and dataclasses.replace(self.schedule, first=0),
-            scheduled=scheduled,
-        )
-        return Past(self._recorded(before.ledger, steps, scheduled), with_record(before.fits, record))
-
-    def _recorded(self, ledger: Ledger, steps: int, scheduled: int) -> Ledger:
-        if scheduled:
-            ledger = ledger.record(self.schedule.event, self.schedule.sampling, scheduled)
-        passes = None if self.steps_per_pass is None else -(-steps // self.steps_per_pass)
-        return ledger.record(self.event, self.sampling, steps, passes) if steps else ledger
-
-
-@dataclasses.dataclass(frozen=True)
-class Calibration:
-    """The noise that was found for a target, and the counts of releases in the ledger between which it was meant."""
-
-    noise_multiplier: float
-    began_at: int
-    last_step: int
-    full_gradient_noise_multiplier: float | None = None
 
 
 class Book(tf.train.experimental.PythonState):
@@ -130,6 +52,7 @@ class Book(tf.train.experimental.PythonState):
         self._line: OpenLine | None = None
         self.calibration: Calibration | None = None
         self.times_restored = 0
+        self.written = self.described = 0  # releases in the ledger that was saved, or loaded, last: see Witness
         self.includes: dict[Book, int] = {}  # other books that went into this one, and with how many steps
 
     # In the graph of the step.
@@ -182,7 +105,7 @@ class Book(tf.train.experimental.PythonState):
 
     def read(self) -> Past:
         past = self._seen()
-        turned_up = self._saved() - self._closed_at_saved - sum(self._since())
+        turned_up = self.saved_steps - self._closed_at_saved - sum(self._since())
         return past.with_unknown(unknown(), turned_up) if turned_up > 0 else past
 
     def _since(self) -> tuple[int, int]:
@@ -196,7 +119,9 @@ class Book(tf.train.experimental.PythonState):
             return self._line.after(self._closed, steps, scheduled)
         return self._closed.with_unknown(unknown(), steps + scheduled) if steps + scheduled else self._closed
 
-    def _saved(self) -> int:
+    @property
+    def saved_steps(self) -> int:
+        """The count that files carry with the weights."""
         return int(self._saved_steps.value.numpy())
 
     # Writing.
@@ -229,7 +154,11 @@ class Book(tf.train.experimental.PythonState):
 
     def _set_closed(self, past: Past) -> None:
         self._closed, self._line = past, None
-        self._closed_at, self._closed_at_saved, self._closed_at_scheduled = self.released, self._saved(), self.scheduled
+        self._closed_at, self._closed_at_saved, self._closed_at_scheduled = (
+            self.released,
+            self.saved_steps,
+            self.scheduled,
+        )
         self._due_at.value.assign(NO_LIMIT)
 
     def keep_within(self, budget: Budget) -> int:
@@ -258,9 +187,10 @@ class Book(tf.train.experimental.PythonState):
 
     # Saving.
 
-    def restore(self, past: Past) -> None:
+    def restore(self, saved: Saved) -> None:
         """From a file whose count of steps was just loaded: what the lines do not describe is of unknown kind."""
-        undescribed = self._saved() - past.ledger.steps
+        past, self.calibration = saved.past, saved.calibration
+        undescribed = self.saved_steps - past.ledger.steps
         if undescribed > 0:
             past = past.with_unknown(unknown(), undescribed)
         self._set_closed(self._seen().joined(past))
@@ -272,31 +202,44 @@ class Book(tf.train.experimental.PythonState):
         self.times_restored += 1
         self._when_restored.value()
 
-    def circumstances_to_json(self, fits: tuple[FitRecord, ...]) -> str:
-        """All that is saved beside the ledger and the count of steps."""
-        calibration = self.calibration and dataclasses.asdict(self.calibration)
-        return json.dumps({"fits": dumps(fits), "calibration": calibration})
-
-    def circumstances_from_json(self, text: str) -> tuple[FitRecord, ...]:
-        stored = json.loads(text)
-        self.calibration = stored["calibration"] and Calibration(**stored["calibration"])
-        return loads(stored["fits"])
-
-    def serialize(self) -> str:
-        past, steps = self._closed, self._closed_at_saved
-        with tf.init_scope():
-            if tf.executing_eagerly():  # tf.saved_model.save can't read variables here: it leaves an open line out
-                past, steps = self.read(), self._saved()
-        circumstances = self.circumstances_to_json(past.fits)
-        return json.dumps({"ledger": past.ledger.to_json(), "steps": steps, "circumstances": circumstances})
-
-    def deserialize(self, text: bytes) -> None:
-        stored = json.loads(text)
-        fits = self.circumstances_from_json(stored["circumstances"])
-        self._set_closed(self._seen().joined(Past(Ledger.from_json(stored["ledger"]), fits)))
-        self._closed_at_saved = stored["steps"]  # the variable itself may be read before or after
+    def distrust(self, why: str) -> None:
+        """Weights came from a file whose ledger can't be believed: from now on nothing is claimed of them."""
+        self._set_closed(self.read().with_unknown(NotPrivateEvent(why), 1))
         self._was_restored()
 
+    def as_saved(self, steps: int) -> Saved:
+        """What goes into a file whose count of steps was ``steps``, or is read later."""
+        return Saved(self.read(), self.calibration, steps)
 
-def unknown() -> Event:
-    return NotPrivateEvent("steps that no line of the ledger describes")
+    def serialize(self) -> str:
+        saved = Saved(self._closed, self.calibration, self._closed_at_saved)
+        with tf.init_scope():
+            if tf.executing_eagerly():  # tf.saved_model.save can't read variables here: it leaves an open line out
+                saved = self.as_saved(self.saved_steps)
+        return json.dumps(saved.to_texts())
+
+    def deserialize(self, text: bytes) -> None:
+        with self.distrusted_if_damaged():
+            saved = read_texts(json.loads(text))
+            if saved is None:
+                raise ValueError("it is empty")
+        self.calibration = saved.calibration
+        self._set_closed(self._seen().joined(saved.past))
+        self._closed_at_saved = saved.steps  # the variable itself may be read before or after
+        self._was_restored()
+
+    @contextlib.contextmanager
+    def distrusted_if_damaged(self) -> Iterator[None]:
+        """Around the reading of a file: whoever goes on after an error goes on with the file's weights.
+
+        Raises:
+            ValueError: in place of any error inside.
+        """
+        try:
+            yield
+        except Exception as error:
+            self.distrust("weights were loaded from a file whose ledger was damaged or edited")
+            raise ValueError(
+                f"The ledger in this file was damaged or edited ({error}), so nothing can be said of the privacy of its weights. "
+                "Load an earlier file, or one saved elsewhere; of this model object nothing is claimed any more."
+            ) from error

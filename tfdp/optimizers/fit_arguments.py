@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
+from tfdp.accounting import checks
 from tfdp.data import DeclaredDataset, PoissonBatches
 
 KERAS_BATCH_SIZE = 32
@@ -17,11 +18,12 @@ def lots_of_fit(arguments: dict, public_size: int | None) -> tuple[PoissonBatche
     Raises:
         ValueError: data whose sampling can't be known, or that needs another argument; says what to write.
     """
-    arguments = dict(arguments)
+    arguments = _with_whole_numbers(arguments)
     x, y, sample_weight = (arguments.pop(name) for name in ("x", "y", "sample_weight"))
     class_weight, batch_size = arguments.pop("class_weight"), arguments.pop("batch_size")
     split = arguments.pop("validation_split")
     _refuse_unknown_sampling(x)
+    _check_split(split)
     if split and public_size is not None:
         raise ValueError(
             "validation_split can't go with public_size: one record more would move another one across the boundary. Split "
@@ -57,10 +59,7 @@ def lots_of_fit(arguments: dict, public_size: int | None) -> tuple[PoissonBatche
             batch_size=KERAS_BATCH_SIZE if batch_size is None else batch_size,
             public_size=public_size,
         )
-    steps = arguments["steps_per_epoch"]
-    if steps is not None and steps < 1:
-        raise ValueError(f"steps_per_epoch must be at least 1, not {steps!r}.")
-    if steps is None:
+    if arguments["steps_per_epoch"] is None:
         arguments["steps_per_epoch"] = lots.steps_per_epoch
     if arguments["steps_per_epoch"] is None:
         raise ValueError("A dataset that repeats without end needs steps_per_epoch=.")
@@ -68,6 +67,49 @@ def lots_of_fit(arguments: dict, public_size: int | None) -> tuple[PoissonBatche
         arguments["validation_batch_size"] = None if _is_pipeline(arguments["validation_data"]) else lots.batch_size
     arguments["shuffle"] = False  # lots are random as they come
     return lots, arguments
+
+
+def _with_whole_numbers(arguments: dict) -> dict:
+    least = {"epochs": 0, "initial_epoch": 0, "steps_per_epoch": 1}
+    found = {
+        name: checks.count(name, arguments[name], "write a whole number", at_least)
+        for name, at_least in least.items()
+        if arguments[name] is not None
+    }
+    return arguments | found
+
+
+def _check_split(split: Any) -> None:
+    advice = "write the share of records to validate with, such as 0.1"
+    if split is not None and checks.non_negative("validation_split", split, advice) >= 1:
+        raise ValueError(f"validation_split must be below 1, got {split!r}: {advice}")
+
+
+def check_types(model: keras.Model, record_spec: tuple) -> None:
+    """Raises a ValueError if the model's inputs or its loss can't compute with records of these types.
+
+    Found in the middle of a step, it would be an error of TensorFlow's that names no argument.
+    """
+    x, y, sample_weight = (*record_spec, None, None)[:3]
+    _check_numbers("sample_weight", sample_weight)
+    inputs, given = keras.tree.flatten(getattr(model, "inputs", None) or []), tf.nest.flatten(x)
+    for expected, spec in zip(inputs, given, strict=True) if len(inputs) == len(given) else ():
+        if not keras.backend.is_keras_tensor(expected) or expected.dtype not in ("string", spec.dtype.name):
+            _check_numbers(f"x (for the input {expected.name!r})", spec)
+    if model._compile_loss is None or type(model).compute_loss is not keras.Model.compute_loss:
+        return
+    _check_numbers("y", y)
+    if y is None:
+        raise ValueError(
+            "y is missing: the model was compiled with a loss, which compares predictions with it. Give y."
+        )
+
+
+def _check_numbers(name: str, part: Any) -> None:
+    for spec in tf.nest.flatten(part):
+        if spec is not None and (spec.dtype == tf.string or spec.dtype.is_complex):
+            kind = "texts" if spec.dtype == tf.string else "complex numbers"
+            raise ValueError(f"{name} holds {kind}, where real numbers are needed. Turn them into such beforehand.")
 
 
 def _is_pipeline(data: Any) -> bool:

@@ -1,26 +1,30 @@
 """How a private optimizer reaches the model: the one place where Keras is extended from outside.
 
 Keras shows an optimizer the weights and a batch gradient, never the model; per-example gradients need the model. There is
-no extension point for that, so importing this module wraps ``compile``, ``fit``, ``train_on_batch`` and ``get_compile_config`` once, on the class of
-``keras.Model.__mro__`` that defines each (wrapping them on ``keras.Model`` itself breaks ``load_model``, which compares
-``compile`` with the base class's). Compiling with a PrivateOptimizer gives that one model a private ``train_step``;
+no extension point for that, so importing this module wraps ``compile``, ``fit``, ``train_on_batch``, ``load_weights`` and
+``get_compile_config`` once, on the class of ``keras.Model.__mro__`` that defines each (wrapping ``compile`` on ``keras.Model``
+itself breaks ``load_model``, which compares it with the base class's). Compiling with a PrivateOptimizer gives that one model a private ``train_step``;
 compiling with an ordinary optimizer takes it away again. Models that are not compiled so run Keras's own code untouched.
 """
 
 import functools
 import inspect
 import weakref
+import zlib
 
 import keras
 
 from tfdp.accounting import FitRecord, Ledger, NotPrivateEvent
 from tfdp.accounting.exposure import BOOKS, EXPOSED, expose
-from tfdp.optimizers.book import Book, Past
+from tfdp.optimizers.book import Book
+from tfdp.optimizers.past import Past
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
+from tfdp.optimizers.saved_ledger import Witness
 from tfdp.optimizers.training import PrivateTraining
 
 _ORDINARY = NotPrivateEvent("the model was trained with an ordinary optimizer in between")
 _ATTACHED = "_tfdp_training"  # on a model: its PrivateTraining while a private optimizer is compiled in
+_WITNESS = "_tfdp_witness"  # on a model with a private optimizer: goes into files beside it
 _BOOK = "_tfdp_book"  # on a model: the book of the private optimizer that was compiled in last
 _OWNER = "_tfdp_owner"  # on a weight: the model that trains it privately
 _TRAINS = "_tfdp_model"  # on a private optimizer: the model it was compiled into last
@@ -32,6 +36,7 @@ def install() -> None:
         "compile": _wrap_compile,
         "fit": _wrap_fit,
         "train_on_batch": _wrap_train_on_batch,
+        "load_weights": _wrap_load_weights,
         "get_compile_config": _wrap_get_compile_config,
     }
     for name, wrap in wrappers.items():
@@ -122,6 +127,7 @@ def _wrap_compile(original):
         if private:
             self.__dict__[_ATTACHED] = training = PrivateTraining(self, optimizer)
             self.__dict__["train_step"] = training.train_step
+            self.__dict__[_WITNESS] = Witness(optimizer.book)
             _give_book(self, optimizer.book)
             optimizer.__dict__[_TRAINS] = weakref.ref(self)
         return result
@@ -164,6 +170,7 @@ def _detach(model: keras.Model) -> None:
     training = model.__dict__.pop(_ATTACHED, None)
     if training is not None:
         model.__dict__.pop("train_step", None)
+        model.__dict__.pop(_WITNESS, None)
 
 
 def _check_model(model: keras.Model, optimizer: PrivateOptimizer) -> None:
@@ -237,6 +244,29 @@ def _wrap_train_on_batch(original):
         return original(self, *args, **kwargs)
 
     return train_on_batch
+
+
+def _wrap_load_weights(original):
+    def load_weights(self, *args, **kwargs):
+        training = training_of(self)
+        if training is None:
+            return original(self, *args, **kwargs)
+        book, before = training.optimizer.book, _fingerprint(self)
+        restored = book.times_restored
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException:
+            if book.times_restored == restored and _fingerprint(self) != before:
+                book.distrust(
+                    "loading weights failed when some were loaded, and the ledger that belongs to them was not"
+                )
+            raise
+
+    return load_weights
+
+
+def _fingerprint(model: keras.Model) -> list[int]:
+    return [zlib.crc32(keras.ops.convert_to_numpy(variable).tobytes()) for variable in model.weights]
 
 
 def _ordinary_training(model: keras.Model) -> None:

@@ -7,6 +7,7 @@ ellipsoid.
 
 import keras
 
+from tfdp.accounting import checks
 from tfdp.mechanisms import AdaClipMechanism, GaussianMechanism, GaussianOnGridMechanism
 from tfdp.optimizers.directional_forms import check_target_of_published, chosen_form, form_of
 from tfdp.optimizers.private_optimizer import PrivateOptimizer
@@ -66,6 +67,9 @@ _ADACLIP = """
         mean_decay, variance_decay: of the running means (0.99 and 0.9)."""
 
 
+_DIVISOR = "write a small number to keep divisors above 0, such as 1e-7"
+
+
 class NamedOptimizer(PrivateOptimizer):
     """A PrivateOptimizer that makes its own inner optimizer and mechanism.
 
@@ -101,7 +105,7 @@ class NamedOptimizer(PrivateOptimizer):
         if "num_microbatches" in arguments:
             raise ValueError("num_microbatches is not needed: every example is clipped by itself. Leave it out.")
         check_privacy(noise_multiplier, target_epsilon, delta, accountant, noise_seed)
-        if arguments.get("epsilon", 0.0) >= 0.01:
+        if "epsilon" in arguments and checks.non_negative("epsilon", arguments["epsilon"], _DIVISOR) >= 0.01:
             raise ValueError(
                 f"epsilon={arguments['epsilon']} is the small number in the divisor of keras.optimizers."
                 f"{self.inner_class.__name__}. Did you mean target_epsilon=?"

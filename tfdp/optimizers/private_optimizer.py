@@ -8,8 +8,9 @@ from keras.src.utils import tracking
 from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent, checks
 from tfdp.mechanisms import GaussianMechanism, SecretGenerator
 from tfdp.mechanisms.gaussian import State, if_any
-from tfdp.optimizers.book import Book, Past, Untracked
+from tfdp.optimizers.book import Book, Untracked
 from tfdp.optimizers.inner import ONLY_FIT, check_inner, nothing_to_reduce, refuse_apply
+from tfdp.optimizers.saved_ledger import TEXTS, as_array, as_text, read_texts
 from tfdp.optimizers.settings import check_mechanism, check_privacy
 
 
@@ -251,21 +252,27 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
     # Saving.
 
     def save_own_variables(self, store):
+        steps = self.book.saved_steps  # first: what is written of the weights afterwards has as many, or more
         super().save_own_variables(store)
-        past = self.book.read()
-        store["ledger"] = np.frombuffer(past.ledger.to_json().encode(), np.uint8)
-        store["circumstances"] = np.frombuffer(self.book.circumstances_to_json(past.fits).encode(), np.uint8)
+        saved = self.book.as_saved(steps)
+        for name, text in saved.to_texts().items():
+            store[name] = as_array(text)
+        self.book.written = saved.past.ledger.steps
 
     def load_own_variables(self, store):
-        stored = {key: store[key] for key in store.keys()}  # noqa: SIM118 (Keras's stores are no mappings)
-        texts = {name: stored.pop(name, None) for name in ("ledger", "circumstances")}
-        super().load_own_variables(stored)
-        self._forget_unsaved()
-        if texts["ledger"] is not None:
-            ledger, fits = Ledger.from_json(_text(texts["ledger"])), ()
-            if texts["circumstances"] is not None:
-                fits = self.book.circumstances_from_json(_text(texts["circumstances"]))
-            self.book.restore(Past(ledger, fits))
+        with self.book.distrusted_if_damaged():
+            stored = {key: store[key] for key in store.keys()}  # noqa: SIM118 (Keras's stores are no mappings)
+            saved = read_texts({name: as_text(stored.pop(name)) for name in TEXTS if name in stored})
+            if saved is not None:
+                (number,) = (n for n, variable in enumerate(self._variables) if variable is self._steps)
+                saved.check_count(stored.get(str(number)))
+        try:
+            super().load_own_variables(stored)
+        finally:  # the model's weights were loaded before
+            self._forget_unsaved()
+            if saved is not None:
+                self.book.restore(saved)
+                self.book.described = saved.past.ledger.steps
 
     def _forget_unsaved(self) -> None:
         """What was never saved belongs to the weights that were there before."""
@@ -308,7 +315,3 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
             if isinstance(config.get(part), dict):
                 config[part] = keras.saving.deserialize_keras_object(config[part], custom_objects=custom_objects)
         return cls(**config)
-
-
-def _text(stored) -> str:
-    return bytes(np.asarray(stored, np.uint8)).decode()

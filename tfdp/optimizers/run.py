@@ -8,8 +8,8 @@ from collections.abc import Callable
 import keras
 
 from tfdp.accounting import Budget, Event
-from tfdp.optimizers.book import Calibration, OpenLine
 from tfdp.optimizers.full_pass import FullPass
+from tfdp.optimizers.past import Calibration, OpenLine
 from tfdp.optimizers.private_optimizer import PrivateOptimizer
 
 

@@ -56,8 +56,10 @@ def check_privacy(noise_multiplier, target_epsilon, delta, accountant, noise_see
         )
     if delta is not None:
         checks.delta(delta)
+    if noise_seed is not None:
+        checks.count("noise_seed", noise_seed, "write a whole number, or None for noise that is secret")
     if target_epsilon is None:
-        if accountant != "pld":
+        if not isinstance(accountant, str) or accountant != "pld":
             raise ValueError(
                 "accountant= goes with target_epsilon=. An epsilon of the ledger names its own accountant."
             )

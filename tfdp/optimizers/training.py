@@ -15,9 +15,9 @@ from tfdp.data import DeclaredDataset, PoissonBatches
 from tfdp.gradients import prove
 from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensors
 from tfdp.gradients.state import no_state_assigned, refuse_stateful
-from tfdp.optimizers.book import OpenLine
-from tfdp.optimizers.fit_arguments import lots_of_fit
+from tfdp.optimizers.fit_arguments import check_types, lots_of_fit
 from tfdp.optimizers.full_pass import FullPass, check_full_gradient
+from tfdp.optimizers.past import OpenLine
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.run import Opening, Run
 from tfdp.optimizers.step import PrivateStep
@@ -76,6 +76,7 @@ class PrivateTraining:
         validated = _has_validation_records(arguments)
         lots, arguments = lots_of_fit(arguments, public_size)
         self._check_lots(lots)
+        check_types(model, lots.record_spec)
         self._build(model, lots)
         optimizer.generator.reseed_after_fork()
         about = _about(model, lots)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ def write(folder: Path, release: PerturbedRecords, records: Records, statement: 
     files: list[np.memmap] = []
     for part, arrays in release.blocks(records):
         files = files or [
-            np.lib.format.open_memmap(folder / f"{name}.npy", "w+", array.dtype, (records.size, *array.shape[1:]))
+            _mapped(folder / f"{name}.npy", array.dtype, (records.size, *array.shape[1:]))
             for name, array in zip(names, arrays, strict=True)
         ]
         for file, array in zip(files, arrays, strict=True):
@@ -35,6 +36,16 @@ def write(folder: Path, release: PerturbedRecords, records: Records, statement: 
     for file in files:
         file.flush()
     return folder
+
+
+def _mapped(file: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.memmap:
+    """A file that is written as an array. Its room is taken at once: a disk that is full while a mapped page is written ends
+    the process without a word."""
+    array = np.lib.format.open_memmap(file, "w+", dtype, shape)
+    if hasattr(os, "posix_fallocate"):
+        with file.open("r+b") as opened:
+            os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
+    return array
 
 
 def _file_names(spec: tuple[Any, ...]) -> list[str]:

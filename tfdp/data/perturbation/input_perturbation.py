@@ -244,7 +244,8 @@ class InputPerturbation:
 
 
 def _labels(probability: float, classes: int | Sequence[int] | None) -> RandomizedLabels | None:
-    if classes is None and probability == 0:
+    advice = "write the share of labels to draw anew, such as 0.2"
+    if checks.non_negative("randomized_response", probability, advice) == 0 and classes is None:
         return None
     if classes is None:
         raise ValueError(

@@ -61,12 +61,13 @@ class RandomizedLabels:
 
 def _classes(classes: int | Sequence[int]) -> np.ndarray:
     advice = "write how many labels there are, such as 10, or all of them, such as (-1, 1): they are public"
-    if isinstance(classes, (Sequence, np.ndarray)) and not isinstance(classes, str):
+    if isinstance(classes, (Sequence, np.ndarray)) and not isinstance(classes, str) and np.ndim(classes):
         found = np.unique(np.asarray(classes))
         if len(found) != len(classes) or found.dtype.kind not in "iuf" or not np.isfinite(found).all():
             raise ValueError(f"classes must be different numbers, not {classes!r}: {advice}")
     else:
-        found = np.arange(checks.count("classes", classes, advice, at_least=2))
+        number = checks.count("classes", classes, advice, at_least=2)
+        found = np.arange(min(number, _MOST_CLASSES + 1))  # so many are refused below
     if not 2 <= len(found) <= _MOST_CLASSES:
         raise ValueError(f"classes must be 2 to {_MOST_CLASSES:,}, got {len(found):,}: {advice}")
     return found
