@@ -121,10 +121,14 @@ class Replicas:
         """
         local = self.strategy.num_replicas_in_sync // self.workers
 
-        def dealt(context: tf.distribute.InputContext) -> tf.data.Dataset:
-            return lots.flat_map(lambda *lot: _dealt(lot, local, equal)).prefetch(local)
+        @tf.autograph.experimental.do_not_convert
+        def parts_of(record: Any, present: tf.Tensor) -> tf.data.Dataset:
+            return _dealt(record, present, local, equal)
 
-        return self.strategy.distribute_datasets_from_function(dealt)
+        # Of a data set that may end, all replicas would ask each other before every step whether it did.
+        endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+        dealt = lots.flat_map(parts_of).apply(endless).prefetch(local)
+        return self.strategy.distribute_datasets_from_function(lambda context: dealt)
 
     @contextlib.contextmanager
     def fitting(self, model: keras.Model) -> Iterator[None]:
@@ -169,16 +173,16 @@ def _place_of(strategy: tf.distribute.Strategy) -> tuple[int, int]:
     return (resolver.task_id or 0) + (chiefs if resolver.task_type == "worker" else 0), workers
 
 
-def _dealt(lot: Any, parts: int, equal: bool) -> tf.data.Dataset:
-    record, present = lot
+def _dealt(record: Any, present: tf.Tensor, parts: int, equal: bool) -> tf.data.Dataset:
     rows = tf.shape(present)[0]
     length = tf.math.floordiv(rows + parts - 1, parts)
 
     @tf.autograph.experimental.do_not_convert
     def part(number: tf.Tensor) -> Any:
-        places = tf.cast(number, tf.int32) * length + tf.range(length)
+        start = tf.cast(number, tf.int32) * length
+        places = start + tf.range(length)
         if not equal:
-            places = places[: tf.maximum(rows - tf.cast(number, tf.int32) * length, 0)]
+            places = places[: tf.maximum(rows - start, 0)]
         shown = tf.minimum(places, rows - 1)
         found, there = map_tensors(lambda t: tf.gather(t, shown), (record, present))
         return found, there & (places < rows)
