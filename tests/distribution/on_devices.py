@@ -34,8 +34,8 @@ def moves_of_noise(replicas: int) -> dict:
     }
 
 
-def epoch_of_poisson_lots(replicas: int) -> dict:
-    model = private(replicas, metrics=["mae"])
+def epoch_of_poisson_lots() -> dict:
+    model = private(4, metrics=["mae"])
     history = model.fit(cases.lots(), epochs=1, verbose=0).history
     return {
         "weights": cases.as_lists(model.get_weights()),
@@ -89,9 +89,6 @@ def adam_on(replicas: int | None, **arguments) -> list:
 
 MECHANISMS = {
     "AdaClip": lambda: tfdp.AdaClipDPSGD(0.1, l2_norm_clip=tiny.CLIP, noise_multiplier=0.0),
-    "compressed": lambda: tfdp.DirectionalDPSGD(
-        0.1, l2_norm_clip=tiny.CLIP, noise_multiplier=0.0, pruning_ratio=0.5, pruning="compress"
-    ),
     "encoded": lambda: tfdp.EncodedDPSGD(0.1, l2_norm_clip=tiny.CLIP, noise_multiplier=0.0),
 }
 
@@ -222,10 +219,16 @@ REFUSED = {
 
 def all_cases() -> dict:
     found = {f"noise {n}": cases.told(lambda n=n: moves_of_noise(n)) for n in STRATEGIES}
-    found |= {f"epoch {n}": cases.told(lambda n=n: epoch_of_poisson_lots(n)) for n in (2, 4)}
     found["adam"] = cases.told(lambda: [adam_on(None), adam_on(2, jit_compile=True)])
     found |= {f"mechanism {name}": cases.told(lambda name=name: with_mechanism(name)) for name in MECHANISMS}
-    for case in (three_records_on_four, empty_lots, on_a_support, budget_and_dropout, not_finite):
+    for case in (
+        epoch_of_poisson_lots,
+        three_records_on_four,
+        empty_lots,
+        on_a_support,
+        budget_and_dropout,
+        not_finite,
+    ):
         found[case.__name__] = cases.told(case)
     return found | {f"refused {name}": cases.told(case) for name, case in REFUSED.items()}
 

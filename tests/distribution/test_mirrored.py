@@ -31,12 +31,11 @@ def test_a_step_is_counted_once_whatever_the_number_of_replicas(on_devices, repl
     assert found["steps"] == found["iterations"] == 1
 
 
-@pytest.mark.parametrize("replicas", [2, 4])
-def test_an_epoch_of_poisson_lots_without_noise_is_that_of_one_device(on_devices, replicas):
+def test_an_epoch_of_poisson_lots_without_noise_is_that_of_one_device(on_devices):
     """Lots of many sizes, dealt out unevenly: weights and metrics are those of the lots' records, by hand."""
-    found = of(on_devices, f"epoch {replicas}")
+    found = of(on_devices, "epoch_of_poisson_lots")
     lots = [(x.numpy(), y.numpy()) for (x, y), _ in cases.lots().dataset().take(11)]
-    assert any(len(x) % replicas for x, _ in lots)
+    assert any(len(x) % 4 for x, _ in lots)
     weights, loss, mae = on_paper.epoch(tiny.linear().get_weights(), lots, expected=20)
     on_paper.assert_close(found["weights"], weights)
     np.testing.assert_allclose(found["history"]["loss"], [loss], rtol=1e-5)
@@ -63,7 +62,7 @@ def test_what_the_inner_optimizer_does_is_what_it_does_on_one_device(on_devices)
     on_paper.assert_close(on_two, alone)
 
 
-@pytest.mark.parametrize("mechanism", ["AdaClip", "compressed", "encoded"])
+@pytest.mark.parametrize("mechanism", ["AdaClip", "encoded"])
 def test_other_mechanisms_go_on_from_their_releases_as_on_one_device(on_devices, mechanism):
     on_two, alone = of(on_devices, f"mechanism {mechanism}")
     on_paper.assert_close(on_two, alone)

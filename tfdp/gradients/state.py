@@ -99,4 +99,5 @@ def _message(model: keras.Model, assigned: tf.Variable | None, how: str) -> str:
 
 def _holds(layer: keras.Layer, assigned: tf.Variable) -> bool:
     variables = [*layer._trainable_variables, *layer._non_trainable_variables, *vars(layer).values()]
-    return any(part is assigned for v in variables for part in components(getattr(v, "_value", v)))
+    values = [getattr(v, "_value", v) for v in variables]
+    return any(part is assigned for value in values for part in (value, *components(value)))

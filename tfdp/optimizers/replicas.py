@@ -152,8 +152,14 @@ class Replicas:
         digests = [int.from_bytes(hashlib.sha256(part).digest()[:4], "little") for part in stated.values()]
         table = np.zeros([self.workers, len(stated)], np.int64)
         table[self.worker] = digests
-        table = self.strategy.reduce("SUM", self.strategy.run(lambda: tf.constant(table)), axis=None).numpy()
-        different = [name for name, column in zip(stated, table.T, strict=True) if len(set(column.tolist())) > 1]
+        strategy = self.strategy
+
+        @tf.function(autograph=False)
+        def of_all() -> tf.Tensor:
+            return strategy.reduce("SUM", strategy.run(lambda: tf.constant(table)), axis=None)
+
+        columns = zip(stated, of_all().numpy().T, strict=True)
+        different = [name for name, column in columns if len(set(column.tolist())) > 1]
         if different:
             raise ValueError(
                 f"The workers differ in their {', '.join(different)}, so that the steps of one are not those of the other. Run the same "
