@@ -1,10 +1,13 @@
 """What several processes and devices do, as cases: each returns what JSON can hold, and what it raised is told as well."""
 
+import contextlib
+import dataclasses
 import json
 import os
+import pathlib
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import keras
 import numpy as np
@@ -14,6 +17,7 @@ from tests.optimizers import tiny
 from tfdp.gradients.plan import first_plan
 from tfdp.optimizers import training
 
+LONGEST = 1500  # seconds that a process may take, on a machine that does much else
 WIDTH = 3000  # of the layer in which noise is measured: 3 * WIDTH draws
 RECORDS = 203
 STEPS_PER_EPOCH, EPOCHS = 4, 3  # of the run whose worker is killed
@@ -47,16 +51,38 @@ def tell(found: dict) -> None:
     print("\n" + json.dumps(found), flush=True)
 
 
-def started(module: str, *arguments: str, **environment: str) -> subprocess.Popen:
-    """A process of ours, which tells what it found in its last line."""
+@dataclasses.dataclass
+class Started:
+    """A process of ours, which writes into a log and tells there what it found."""
+
+    process: subprocess.Popen
+    log: pathlib.Path
+
+    def ends(self, code: int = 0, within: float = LONGEST) -> dict:
+        """What it told, when it has ended as it should."""
+        assert self.process.wait(within) == code, self.log.read_text()[-3000:]
+        return self.told()
+
+    def told(self) -> dict:
+        lines = [line for line in self.log.read_text().splitlines() if line.startswith("{")]
+        assert lines, self.log.read_text()[-3000:]
+        return json.loads(lines[-1])
+
+
+@contextlib.contextmanager
+def started(module: str, log: pathlib.Path, *arguments: str, **environment: str) -> Iterator[Started]:
+    """Ends with the context, whatever happens."""
     own = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "TF_CPP_MIN_LOG_LEVEL": "3"}
     command = [sys.executable, "-m", module, *arguments]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, env={**os.environ, **own, **environment}, **pipes)
-
-
-def last_line(output: str) -> dict:
-    return json.loads(output.strip().splitlines()[-1])
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, env={**os.environ, **own, **environment}, stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            yield Started(process, log)
+        finally:
+            process.kill()
+            process.wait()
 
 
 def only_noise(**arguments) -> keras.Model:

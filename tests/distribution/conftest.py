@@ -5,15 +5,12 @@ import json
 import os
 import pathlib
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.distribution import cases
-
-LONGEST = 600  # seconds, on a machine that does much else
 
 
 @pytest.fixture(scope="session")
@@ -42,7 +39,7 @@ def once(tmp_path_factory, worker_id: str, name: str, run: Callable[[pathlib.Pat
     try:
         os.close(os.open(claimed, os.O_CREAT | os.O_EXCL))
     except FileExistsError:
-        deadline = time.monotonic() + 2 * LONGEST
+        deadline = time.monotonic() + 2 * cases.LONGEST
         while not told.exists():
             assert time.monotonic() < deadline
             time.sleep(0.2)
@@ -60,55 +57,30 @@ def once(tmp_path_factory, worker_id: str, name: str, run: Callable[[pathlib.Pat
 
 
 def run_on_devices(folder: pathlib.Path) -> dict:
-    with ended(cases.started("tests.distribution.on_devices")) as process:
-        output, errors = process.communicate(timeout=LONGEST)
-        assert process.returncode == 0, errors[-3000:]
-        return cases.last_line(output)
+    with cases.started("tests.distribution.on_devices", folder / "devices.log") as devices:
+        return devices.ends()
 
 
 def run_on_workers(folder: pathlib.Path) -> dict:
     """The second worker kills itself in the middle of the last case; the first, which waits for it, is ended here."""
     with two_workers(folder, "first") as (chief, other):
-        output, errors = other.communicate(timeout=LONGEST)
-        assert other.returncode == 9, errors[-3000:]
-        told = [first_line(chief), cases.last_line(output)]
+        told = [other.ends(code=9), chief.told()][::-1]
     with two_workers(folder, "resumed") as workers:
-        outputs = [worker.communicate(timeout=LONGEST) for worker in workers]
-        assert [worker.returncode for worker in workers] == [0, 0], [errors[-3000:] for _, errors in outputs]
-    return {"first": told, "resumed": [cases.last_line(output) for output, _ in outputs]}
-
-
-def first_line(process: subprocess.Popen) -> dict:
-    """What a process told that has not ended."""
-    for line in process.stdout:
-        if line.startswith("{"):
-            return json.loads(line)
-    raise AssertionError("the process told nothing")
+        return {"first": told, "resumed": [worker.ends() for worker in workers]}
 
 
 @contextlib.contextmanager
-def two_workers(folder: pathlib.Path, phase: str) -> Iterator[list[subprocess.Popen]]:
-    """Two processes of one cluster on this machine, which end with the context."""
+def two_workers(folder: pathlib.Path, phase: str) -> Iterator[list[cases.Started]]:
+    """Two processes of one cluster on this machine."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
     with contextlib.ExitStack() as both:
-        processes = []
+        workers = []
         for index in range(2):
             task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            arguments = (str(folder), phase)
-            process = cases.started("tests.distribution.on_workers", *arguments, TF_CONFIG=json.dumps(task))
-            processes.append(both.enter_context(ended(process)))
-        yield processes
-
-
-@contextlib.contextmanager
-def ended(process: subprocess.Popen) -> Iterator[subprocess.Popen]:
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+            log, told = folder / f"{phase}_{index}.log", (str(folder), phase)
+            worker = cases.started("tests.distribution.on_workers", log, *told, TF_CONFIG=json.dumps(task))
+            workers.append(both.enter_context(worker))
+        yield workers
 
 
 def free_ports(number: int) -> list[int]:
