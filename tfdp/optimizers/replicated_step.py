@@ -22,8 +22,10 @@ class ReplicatedStep(PrivateStep):
     whole lot, as on one device, for a record is in one part at most and is bounded there by itself. It is divided by the expected
     size of the whole lot, counted as one step, and all replicas' weights move by this one release.
 
-    Summing is one reduction of as many numbers as there are weights, whatever the lot, and one of the count of gradients that
-    were not finite. What comes after it happens once in a process, on its first device.
+    Nothing is released unless every replica gave its part: a limit of steps on one worker ends the steps of all.
+
+    Summing is one reduction of as many numbers as there are weights, whatever the lot, and one of two counts. What comes after
+    it happens once in a process, on its first device.
     """
 
     def __init__(self, model: keras.Model, optimizer: PrivateOptimizer, plan: Plan, expected_lot_size: float):
@@ -37,31 +39,35 @@ class ReplicatedStep(PrivateStep):
 
     def _take_if_allowed(self, record, present) -> None:
         context = tf.distribute.get_replica_context()
-        draws_noise = tf.get_static_value(context.replica_id_in_sync_group) == 0
+        replica = tf.get_static_value(context.replica_id_in_sync_group)
+        if replica is None:
+            raise RuntimeError("Which replica is traced can't be seen, so that none would draw the noise.")
         # No branch may hold what replicas do together: the part comes from one, the release goes into another.
         may_step = self.optimizer.book.may_step()
-        part = tf.cond(may_step, lambda: self._part_of_sum(record, present, draws_noise), self._no_part)
+        part = tf.cond(may_step, lambda: self._part_of_sum(record, present, replica == 0), self._no_part)
         context.merge_call(self._release_together, args=part)
 
     def _part_of_sum(self, record, present, draws_noise: bool) -> tuple[tf.Tensor, tf.Tensor]:
-        """This replica's part of the noised sum, as one vector."""
+        """This replica's part of the noised sum, as one vector; how many gradients were not finite, and that this is a part."""
         ellipsoid = self.mechanism.ellipsoid(self.optimizer.state_of_mechanism)
         sums, not_finite = self._sums(record, present, ellipsoid)
         if draws_noise:
             sums = self.mechanism.noised(sums, self.optimizer.generator, *if_any(ellipsoid))
-        return tf.concat([tf.reshape(part, [-1]) for part in sums], 0), not_finite
+        return tf.concat([tf.reshape(part, [-1]) for part in sums], 0), tf.stack([not_finite, 1])
 
     def _no_part(self) -> tuple[tf.Tensor, tf.Tensor]:
         size = sum(v.shape.num_elements() for v in self.model.trainable_variables)
-        return tf.zeros([size], self.mechanism.sum_dtype), tf.zeros([], tf.int64)
+        return tf.zeros([size], self.mechanism.sum_dtype), tf.zeros([2], tf.int64)
 
-    def _release_together(self, strategy: tf.distribute.Strategy, part, not_finite) -> None:
+    def _release_together(self, strategy: tf.distribute.Strategy, part, counts) -> None:
         with tf.device(strategy.extended.worker_devices[0]):
             total = strategy.reduce("SUM", part, axis=None)
-            not_finite = strategy.reduce("SUM", not_finite, axis=None)
+            not_finite, parts = tf.unstack(strategy.reduce("SUM", counts, axis=None))
+            # Where one replica refused (a budget on one worker alone) a part is missing, and the noise may be in that one.
+            complete = tf.equal(parts, strategy.num_replicas_in_sync)
             # Else Keras's optimizer would ask for the merge that this is.
             with instance_attribute(strategy.extended, "_use_merge_call", lambda: False):
-                tf.cond(self.optimizer.book.may_step(), lambda: self._release_sum(total, not_finite), lambda: None)
+                tf.cond(complete, lambda: self._release_sum(total, not_finite), lambda: None)
 
     def _release_sum(self, total: tf.Tensor, not_finite: tf.Tensor) -> None:
         state = self.optimizer.state_of_mechanism
