@@ -148,6 +148,19 @@ def not_finite() -> dict:
     return {"counted": counted, "start": cases.as_lists(start), "weights": cases.as_lists(model.get_weights())}
 
 
+def one_refuses() -> dict:
+    """The second replica has reached its limit of steps, the first has not."""
+    model = private(2, tiny.noisy)
+    start = model.get_weights()
+
+    def limit(epoch, logs):
+        model.optimizer.book._limit.value.values[1].assign(0)
+
+    tiny.train(model, steps=2, callbacks=[keras.callbacks.LambdaCallback(on_epoch_begin=limit)])
+    moved = any(np.any(old != new) for old, new in zip(start, model.get_weights(), strict=True))
+    return {"moved": bool(moved), "steps": model.optimizer.ledger.steps}
+
+
 def batch_normalisation() -> None:
     model = private(2, model=lambda: keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization()]))
     refused(model, tiny.X)
@@ -228,6 +241,7 @@ def all_cases() -> dict:
         on_a_support,
         budget_and_dropout,
         not_finite,
+        one_refuses,
     ):
         found[case.__name__] = cases.told(case)
     return found | {f"refused {name}": cases.told(case) for name, case in REFUSED.items()}

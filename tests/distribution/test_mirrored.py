@@ -90,6 +90,11 @@ def test_gradients_that_are_not_finite_are_counted_over_all_replicas(on_devices)
     on_paper.assert_close(found["weights"], expected)
 
 
+def test_where_one_replica_refuses_a_step_none_takes_it(on_devices):
+    """The noise might be in the part that is missing."""
+    assert of(on_devices, "one_refuses") == {"moved": False, "steps": 0}
+
+
 SAID = {
     "model_outside": "inside `with strategy.scope",
     "optimizer_outside": "inside `with strategy.scope",
