@@ -57,7 +57,7 @@ def test_empty_lots_are_noised_and_counted(on_devices):
 
 
 def test_what_the_inner_optimizer_does_is_what_it_does_on_one_device(on_devices):
-    """Adam with weight decay, clipnorm and averages, a regulariser and a constraint; compiled by XLA."""
+    """Adam with weight decay, clipnorm and averages; a layer without a rule, regularised and constrained; compiled by XLA."""
     alone, on_two = of(on_devices, "adam")
     on_paper.assert_close(on_two, alone)
 
