@@ -229,7 +229,7 @@ def test_a_shard_says_which_part_it_is():
 
 
 def test_fingerprints_are_of_all_records_and_of_their_order():
-    x, words = np.arange(1000), np.array([f"word {number}" for number in range(1000)], object)
+    x, words = np.arange(1000), np.array([f"word {number}" for number in range(1000)])
     own = PoissonBatches((x, words), batch_size=5)
     assert own.fingerprint() == own.shard(1, 2).fingerprint()
     assert own.fingerprint() == PoissonBatches((x.copy(), words.copy()), batch_size=7).fingerprint()
