@@ -10,6 +10,7 @@ from tfdp.mechanisms import (
     DirectionalMechanism,
     EncodedMechanism,
     GaussianMechanism,
+    GaussianOnGridMechanism,
     PrunedPublishedMechanism,
     PublishedMechanism,
     SecretGenerator,
@@ -52,6 +53,7 @@ def test_mechanisms_that_see_the_noised_sum_alone_work_on_parts(mechanism):
     [
         PrunedPublishedMechanism(1.0, pruning_ratio=0.5, **PUBLISHED),
         EncodedMechanism(1.0, 1.0, microbatch_size=2, as_published=True),
+        GaussianOnGridMechanism(1.0, 1.0),
         OwnRelease(1.0, 1.0),
         OwnPrivatise(1.0, 1.0),
     ],
