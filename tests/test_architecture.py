@@ -115,10 +115,14 @@ MODEL_NAMES = {
     "_compile_loss",
     "_compile_metrics",
     "_compute_loss",
+    "_distribute_strategy",
     "_flatten_layers",
     "_jit_compile",
     "_loss_tracker",
+    "_maybe_symbolic_build",
+    "distribute_strategy",
     "make_train_function",
+    "test_step",
     "train_function",
     "train_step",
 }
@@ -136,6 +140,7 @@ COMPILE_LOSS_NAMES = {"_flat_losses", "_metrics", "_user_loss", "_user_loss_weig
 COMPILE_METRICS_NAMES = {"_flat_metrics", "_flat_weighted_metrics"}
 OPTIMIZER_NAMES = {
     "_all_reduce_sum_gradients",
+    "_distribution_strategy",
     "_trainable_variables",
     "_variables",
     "finalize_variable_values",
@@ -173,6 +178,9 @@ def test_the_private_modules_of_keras_are_there():
     assert callable(tracking.no_automatic_dependency_tracking)
     assert callable(keras.src.random.seed_generator.global_seed_generator)
     assert issubclass(keras.Model, KerasSaveable)
+    assert isinstance(keras.src.random.seed_generator.GLOBAL_SEED_GENERATOR, str)
+    assert callable(keras.src.backend.common.global_state.set_global_attribute)
+    assert callable(keras.src.losses.loss.scale_loss_for_distribution)
 
 
 def test_compile_loss_keeps_its_parts_where_they_are_looked_for(compiled):

@@ -222,6 +222,21 @@ def test_seeded_shards_differ():
     assert not np.array_equal(first, second)
 
 
+def test_a_shard_says_which_part_it_is():
+    whole = PoissonBatches(np.arange(20), batch_size=5)
+    assert whole.part == (0, 1)
+    assert whole.shard(1, 3).part == (1, 3)
+
+
+def test_fingerprints_are_of_all_records_and_of_their_order():
+    x, words = np.arange(1000), np.array([f"word {number}" for number in range(1000)])
+    own = PoissonBatches((x, words), batch_size=5)
+    assert own.fingerprint() == own.shard(1, 2).fingerprint()
+    assert own.fingerprint() == PoissonBatches((x.copy(), words.copy()), batch_size=7).fingerprint()
+    for others in ((x[::-1], words), (x, words[::-1]), (x[:-1], words[:-1]), (x + 1, words)):
+        assert own.fingerprint() != PoissonBatches(others, batch_size=5).fingerprint()
+
+
 @pytest.mark.parametrize("index, count", [(2, 2), (-1, 2), (0, 0), (0, 11)])
 def test_impossible_shards_are_refused(index, count):
     with pytest.raises(ValueError, match="shard"):

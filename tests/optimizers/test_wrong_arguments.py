@@ -137,17 +137,6 @@ def test_a_mechanism_has_noise_or_the_optimizer_a_target(noise, target):
         tfdp.PrivateOptimizer(lr(), GaussianMechanism(1.0, noise), **target)
 
 
-def test_several_replicas_are_refused(monkeypatch):
-    class Replicas:
-        num_replicas_in_sync = 2
-
-    model = tiny.private(tiny.noisy())
-    monkeypatch.setattr(type(model), "distribute_strategy", Replicas())
-    with pytest.raises(ValueError, match="replicas"):
-        tiny.train(model)
-    assert model.optimizer.ledger.steps == 0
-
-
 @pytest.mark.parametrize("case", WRONG_FIT)
 def test_wrong_arguments_of_fit(model, case):
     arguments, message = WRONG_FIT[case]

@@ -1,6 +1,7 @@
 """Poisson lots of arrays and random-access sources."""
 
 import copy
+import hashlib
 import math
 import operator
 from typing import Any
@@ -12,6 +13,8 @@ from tfdp.accounting import FullBatch, Poisson, checks
 from tfdp.data.lots import Buckets, Consecutive, PoissonLots
 from tfdp.data.records import Records
 from tfdp.data.stream import stream
+
+_ROWS_OF_A_FINGERPRINT = 256
 
 
 class PoissonBatches:
@@ -116,6 +119,11 @@ class PoissonBatches:
         return Poisson(self.sampling_rate, self._counted_size, public_size=public)
 
     @property
+    def part(self) -> tuple[int, int]:
+        """Which records these are of: (index, count) as in `shard`; (0, 1) are all."""
+        return self._first, self._stride
+
+    @property
     def expected_rows(self) -> float:
         return self.batch_size / self._stride
 
@@ -159,6 +167,16 @@ class PoissonBatches:
         """The first records, as arrays: to build and check a model with. Fewer, if there are not so many."""
         members = self._first + self._stride * np.arange(min(rows, self.size))
         return self._records.pack(self._records.read(members))
+
+    def fingerprint(self) -> bytes:
+        """A digest of the number of records and of some that lie evenly among all, whatever the shard: workers that were not
+        given the same records in the same order have different ones."""
+        members = np.unique(np.linspace(0, self._records.size - 1, _ROWS_OF_A_FINGERPRINT).astype(np.int64))
+        digest = hashlib.sha256(str(self._records.size).encode())
+        for leaf in self._records.read(members):
+            texts = leaf.dtype == object
+            digest.update(repr(leaf.tolist()).encode() if texts else np.ascontiguousarray(leaf).tobytes())
+        return digest.digest()
 
     def shard(self, index: int, count: int) -> "PoissonBatches":
         """Lots over records index, index + count, index + 2 count, ..., at the rate of the whole.

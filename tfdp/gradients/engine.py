@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from tfdp.gradients.factored import SUMMATION, PerExampleGradient, total
 from tfdp.gradients.layer_tree import all_layers, flat_tensors
-from tfdp.gradients.losses import OwnLosses
+from tfdp.gradients.losses import OwnLosses, losses_of_one_device
 from tfdp.gradients.plan import Plan
 from tfdp.gradients.recording import Recording, recording
 from tfdp.gradients.state import no_state_assigned
@@ -113,6 +113,7 @@ def loss_scale(model: keras.Model) -> float:
     return FLOAT16_LOSS_SCALE if any(layer.compute_dtype == "float16" for layer in all_layers(model)) else 1.0
 
 
+@losses_of_one_device()
 def lot_gradients(model: keras.Model, plan: Plan, x, y=None, sample_weight=None) -> LotPass:
     """The gradients of a lot of at least one example."""
     if plan.whole:

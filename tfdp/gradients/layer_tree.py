@@ -5,7 +5,7 @@ them.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -33,7 +33,7 @@ def own_weight(layer: keras.Layer, variable: keras.Variable) -> bool:
 
 
 def seed_generators(model: keras.Layer) -> list[keras.random.SeedGenerator]:
-    """Every generator that a layer of the model draws from, Keras's global one included."""
+    """Every generator that a layer of the model draws from, Keras's global one of this thread included."""
     found = {id(g): g for layer in all_layers(model) for g in layer._seed_generators}
     shared = keras.src.random.seed_generator.global_seed_generator()
     return list({**found, id(shared): shared}.values())
@@ -42,6 +42,17 @@ def seed_generators(model: keras.Layer) -> list[keras.random.SeedGenerator]:
 def added_losses(model: keras.Layer) -> list[tf.Tensor]:
     """What ``add_loss`` was given in the last call: data-dependent, unlike the weights' regularisers."""
     return [loss for layer in all_layers(model) for loss in layer._losses]
+
+
+def components(variable: tf.Variable) -> list[tf.Variable]:
+    """The variable itself; of one of a ``tf.distribute`` strategy its copies on the devices."""
+    return list(variable.values) if isinstance(variable, tf.distribute.DistributedValues) else [variable]
+
+
+def differentiable(variables: Iterable[keras.Variable]) -> list[tf.Variable]:
+    """What a tape knows the variables by. Between replicas that is the first copy, which is the one that is read there."""
+    between = tf.distribute.in_cross_replica_context()
+    return [components(v.value)[0] if between else v.value for v in variables]
 
 
 @contextlib.contextmanager

@@ -134,6 +134,19 @@ def without_weight_regularizers(model: keras.Model) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def losses_of_one_device() -> Iterator[None]:
+    """In a replica of a ``tf.distribute`` strategy Keras divides losses by the number of replicas, and means gradients to be
+    summed. Gradients that are clipped must be those of the losses themselves."""
+    module = keras.src.losses.loss
+    scale = module.scale_loss_for_distribution
+    module.scale_loss_for_distribution = lambda value: value
+    try:
+        yield
+    finally:
+        module.scale_loss_for_distribution = scale
+
+
+@contextlib.contextmanager
 def metrics_at_rest(model: keras.Model) -> Iterator[None]:
     """An overridden ``compute_loss`` may update metrics of its own; not once an example."""
     with contextlib.ExitStack() as shadows:

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from tfdp.gradients.engine import Forward, lot_gradients
 from tfdp.gradients.independence import Independence, MixesExamples
+from tfdp.gradients.losses import losses_of_one_device
 from tfdp.gradients.per_example import MAP, XLA
 from tfdp.gradients.plan import Plan, first_plan, widen
 from tfdp.gradients.state import StateAssigned
@@ -28,6 +29,7 @@ from tfdp.gradients.trial import PinnedState, Trial, dense, unpacked, values
 MOST_ATTEMPTS = 64
 
 
+@losses_of_one_device()
 def prove(model: keras.Model, record_spec: Any, sample: Any = None) -> Plan:
     """The plan by which the model's per-example gradients are right.
 

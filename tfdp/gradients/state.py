@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.layer_tree import all_layers, seed_generators
+from tfdp.gradients.layer_tree import all_layers, components, seed_generators
 
 _ASSIGNING_OPS = re.compile(
     r"Assign.*VariableOp|ResourceScatter.*|Resource.*Apply.*|LookupTable(Insert|Import|Remove).*"
@@ -29,10 +29,12 @@ def no_state_assigned(model: keras.Model) -> Iterator[None]:
     The assigning methods are shadowed on TensorFlow's variable class while the pass is traced, so an assignment inside a
     branch or a loop is seen even if it does not run.
     """
-    allowed = {id(v) for v in seeds_and_metrics(model)}
-    family = type(next(iter(seed_generators(model))).state.value)
+    allowed = {id(part) for v in seeds_and_metrics(model) for part in (v, *components(v))}
+    families = {type(v.value) for v in model.variables}
+    families |= {type(generator.state.value) for generator in seed_generators(model)}
+    definers = {definer: None for family in families for definer in family.__mro__}
     with contextlib.ExitStack() as shadows:
-        for definer in family.__mro__:
+        for definer in definers:
             for name in [n for n in definer.__dict__ if re.match(r"(batch_)?(assign|scatter)", n)]:
                 shadows.enter_context(_guarded(definer, name, allowed, model))
         yield
@@ -48,7 +50,7 @@ def seeds_and_metrics(model: keras.Model) -> list[tf.Variable]:
 def refuse_assigning_ops(model: keras.Model, graph: tf.Graph) -> None:
     """The same for assignments written as raw operations, found in the traced graph."""
     outside = {inside.ref(): handle for handle, inside in graph.captures}
-    allowed = {id(v.handle) for v in seeds_and_metrics(model)}
+    allowed = {id(part.handle) for v in seeds_and_metrics(model) for part in components(v)}
     for operation in graph.get_operations():
         if _ASSIGNING_OPS.fullmatch(operation.type):
             handle = outside.get(operation.inputs[0].ref())
@@ -97,4 +99,5 @@ def _message(model: keras.Model, assigned: tf.Variable | None, how: str) -> str:
 
 def _holds(layer: keras.Layer, assigned: tf.Variable) -> bool:
     variables = [*layer._trainable_variables, *layer._non_trainable_variables, *vars(layer).values()]
-    return any(v is assigned or getattr(v, "_value", None) is assigned for v in variables)
+    values = [getattr(v, "_value", v) for v in variables]
+    return any(part is assigned for value in values for part in (value, *components(value)))

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdp.gradients.layer_tree import all_layers, map_tensors, seed_generators
+from tfdp.gradients.layer_tree import all_layers, components, differentiable, map_tensors, seed_generators
 from tfdp.gradients.made_up import made_up_records
 from tfdp.gradients.rounding import NEARBY, persisting
 from tfdp.gradients.state import no_state_assigned
@@ -87,7 +87,7 @@ class PinnedState:
 
     def also(self, variables: Iterable[tf.Variable]) -> None:
         """Everything else that the traced graph reads, tracked by Keras or not."""
-        fixed = {id(v.value) for v, _ in (*self._seeds, *self._metrics)}
+        fixed = {id(part) for v, _ in (*self._seeds, *self._metrics) for part in components(v.value)}
         self._weights = [(v, v.numpy()) for v in variables if id(v) not in fixed and v.dtype.is_floating]
 
     def restore(self, metrics: bool = True, round_number: int = 0) -> None:
@@ -138,7 +138,7 @@ def unpacked(record):
 
 
 def values(model):
-    return [v.value for v in model.trainable_variables]
+    return differentiable(model.trainable_variables)
 
 
 def dense(gradients, model) -> list[tf.Tensor]:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tfdp.gradients.engine import LotGradients, LotPass, loss_scale
 from tfdp.gradients.factored import Materialised
-from tfdp.gradients.layer_tree import flat_tensors, instance_attribute, seed_generators, shallow_copy
+from tfdp.gradients.layer_tree import differentiable, flat_tensors, instance_attribute, seed_generators, shallow_copy
 from tfdp.gradients.losses import Tracker, metrics_at_rest, without_weight_regularizers
 from tfdp.gradients.per_example import each_example
 from tfdp.gradients.recording import Recording
@@ -49,7 +49,7 @@ def whole_model_gradients(model: keras.Model, plan, x, y, sample_weight) -> LotP
             y_pred = model(own_x, training=True)
             loss, outputs = _own_loss(model, own_x, own_y, y_pred, own_weight)
             objective = loss * scale
-        found = tape.gradient(objective, [v.value for v in variables])
+        found = tape.gradient(objective, differentiable(variables))
         found = [
             tf.zeros(v.shape) if g is None else tf.cast(tf.convert_to_tensor(g), tf.float32)
             for g, v in zip(found, variables, strict=True)

@@ -142,23 +142,36 @@ class EncodedMechanism(GaussianMechanism):
         codebook = Codebook(sum(math.prod(v.shape) for v in lot.variables), self.codebook_size)
         return Encoder(codebook).sum_of(lot, present, self.l2_norm_clip, self.microbatch_size)
 
+    def noised(
+        self, sums: list[tf.Tensor], generator: SecretGenerator, ellipsoid: Ellipsoid | None = None
+    ) -> list[tf.Tensor]:
+        if not self.noise_multiplier:
+            return sums
+        with tf.control_dependencies(sums):
+            draws = noise_draws(self.scaled_noise, generator, [s.shape for s in sums])
+        return [s + z for s, z in zip(sums, draws, strict=True)]
+
     def privatise(
         self,
         sums: list[tf.Tensor],
         expected_lot_size: float,
-        generator: SecretGenerator,
+        generator: SecretGenerator | None,
         ellipsoid: Ellipsoid | None = None,
     ) -> list[tf.Tensor]:
         """``l2_norm_clip * (sum + noise) / expected_lot_size``; it is rounded to float32 after the noise was added.
 
-        With microbatches, the expected number of those stands for the lot's size.
+        With microbatches, the expected number of those stands for the lot's size. Without a generator the noise is in the
+        sums already.
         """
-        if self.noise_multiplier:
-            with tf.control_dependencies(sums):
-                draws = noise_draws(self.scaled_noise, generator, [s.shape for s in sums])
-            sums = [s + z for s, z in zip(sums, draws, strict=True)]
+        if generator is not None:
+            sums = self.noised(sums, generator)
         unit = self.unit_of_release(expected_lot_size)
         return [tf.cast(s * unit, tf.float32) for s in sums]
+
+    @property
+    def works_on_parts(self) -> bool:
+        """Parts would cut microbatches in two."""
+        return self.microbatch_size == 1 and super().works_on_parts
 
     @property
     def is_a_noised_sum(self) -> bool:

@@ -121,24 +121,35 @@ class GaussianMechanism:
             sums = [s - tf.reduce_sum(coefficients) * a for s, a in zip(sums, ellipsoid.centre, strict=True)]
         return sums, not_finite
 
+    def noised(
+        self, sums: list[tf.Tensor], generator: SecretGenerator, ellipsoid: Ellipsoid | None = None
+    ) -> list[tf.Tensor]:
+        """``sum + s * noise``: what is released, but for a rescaling by public numbers."""
+        if not self.noise_multiplier:
+            return sums
+        stddev = self.noise_multiplier * self.l2_norm_clip
+        shapes = [s.shape for s in sums]
+        # Noise depends on nothing, so that idle cores draw it during the pass; the noise of many weights would lie
+        # beside the pass's own tensors all the while.
+        with tf.control_dependencies(sums if sum(s.num_elements() for s in shapes) > _MANY_WEIGHTS else []):
+            noise = standard_normals(generator, shapes)
+        if ellipsoid is not None:
+            noise = [s * z for s, z in zip(ellipsoid.scales, noise, strict=True)]
+        return [s + stddev * tf.cast(z, s.dtype) for s, z in zip(sums, noise, strict=True)]
+
     def privatise(
         self,
         sums: list[tf.Tensor],
         expected_lot_size: float,
-        generator: SecretGenerator,
+        generator: SecretGenerator | None,
         ellipsoid: Ellipsoid | None = None,
     ) -> list[tf.Tensor]:
-        """``(sum + s * noise) / expected_lot_size + a``: the realised size of the lot would be a release of its own."""
-        if self.noise_multiplier:
-            stddev = self.noise_multiplier * self.l2_norm_clip
-            shapes = [s.shape for s in sums]
-            # Noise depends on nothing, so that idle cores draw it during the pass; the noise of many weights would lie
-            # beside the pass's own tensors all the while.
-            with tf.control_dependencies(sums if sum(s.num_elements() for s in shapes) > _MANY_WEIGHTS else []):
-                noise = standard_normals(generator, shapes)
-            if ellipsoid is not None:
-                noise = [s * z for s, z in zip(ellipsoid.scales, noise, strict=True)]
-            sums = [s + stddev * tf.cast(z, s.dtype) for s, z in zip(sums, noise, strict=True)]
+        """``(sum + s * noise) / expected_lot_size + a``: the realised size of the lot would be a release of its own.
+
+        Without a generator the noise is in the sums already.
+        """
+        if generator is not None:
+            sums = self.noised(sums, generator, *if_any(ellipsoid))
         released = [s / expected_lot_size for s in sums]
         if ellipsoid is None or ellipsoid.centre is None:
             return released
@@ -150,11 +161,17 @@ class GaussianMechanism:
         sums: list[tf.Tensor],
         ellipsoid: Ellipsoid | None,
         expected_lot_size: float,
-        generator: SecretGenerator,
+        generator: SecretGenerator | None,
     ) -> tuple[list[tf.Tensor], State]:
         """From the sum of a lot to the gradient that weights are moved by, and what is remembered from now on."""
         released = self.privatise(sums, expected_lot_size, generator, *if_any(ellipsoid))
         return released, self.next_state(state, released, ellipsoid, expected_lot_size)
+
+    @property
+    def works_on_parts(self) -> bool:
+        """Whether parts of a lot may be bounded apart, on several devices, and summed with the noise among them: all that
+        ``release`` does depends on the noised sum alone."""
+        return type(self).release is GaussianMechanism.release and noise_is_apart(type(self))
 
     @property
     def is_a_noised_sum(self) -> bool:
@@ -180,6 +197,12 @@ class GaussianMechanism:
     def copy(self) -> "GaussianMechanism":
         """Another one that does the same."""
         return type(self).from_config(copy.deepcopy(self.get_config()))
+
+
+def noise_is_apart(mechanism: type[GaussianMechanism]) -> bool:
+    """A class that has its own ``privatise`` has its own ``noised`` as well."""
+    definers = [next(c for c in mechanism.__mro__ if name in c.__dict__) for name in ("noised", "privatise")]
+    return definers[0] is definers[1]
 
 
 def if_any(part: Ellipsoid | State | None) -> tuple:

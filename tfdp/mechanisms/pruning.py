@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tfdp.gradients import Ellipsoid
 from tfdp.mechanisms.directional import DirectionalMechanism
-from tfdp.mechanisms.gaussian import State, number
+from tfdp.mechanisms.gaussian import State, noise_is_apart, number
 from tfdp.mechanisms.secret_generator import SecretGenerator
 
 RESIDUAL = "residual"
@@ -73,13 +73,18 @@ class CompressedMechanism(DirectionalMechanism):
         sums: list[tf.Tensor],
         ellipsoid: Ellipsoid | None,
         expected_lot_size: float,
-        generator: SecretGenerator,
+        generator: SecretGenerator | None,
     ) -> tuple[list[tf.Tensor], State]:
         released, remembered = super().release(state, sums, ellipsoid, expected_lot_size, generator)
         corrected = [g + e for g, e in zip(released, state[RESIDUAL], strict=True)]
         masks = largest(corrected, self.pruning_ratio)
         residual = kept([~mask for mask in masks], corrected)
         return kept(masks, corrected), {**remembered, RESIDUAL: residual}
+
+    @property
+    def works_on_parts(self) -> bool:
+        """Pruning comes after the noise."""
+        return type(self).release is CompressedMechanism.release and noise_is_apart(type(self))
 
     def get_config(self) -> dict:
         return {**super().get_config(), "pruning_ratio": self.pruning_ratio}

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tfdp.gradients import Ellipsoid
 from tfdp.mechanisms.direction import ONES, Direction, Public
 from tfdp.mechanisms.directional import NOISY_GRADIENT, DirectionalMechanism
-from tfdp.mechanisms.gaussian import State, steps_between
+from tfdp.mechanisms.gaussian import State, noise_is_apart, steps_between
 from tfdp.mechanisms.pruning import checked_ratio, kept, largest, zeros_like
 from tfdp.mechanisms.secret_generator import SecretGenerator
 
@@ -65,13 +65,18 @@ class OnSupport(DirectionalMechanism):
         sums: list[tf.Tensor],
         ellipsoid: Ellipsoid,
         expected_lot_size: float,
-        generator: SecretGenerator,
+        generator: SecretGenerator | None,
     ) -> tuple[list[tf.Tensor], State]:
         """Sums and noise outside of the support end here: sums were not bounded there."""
         masks = [tf.math.is_finite(scale) for scale in ellipsoid.scales]
         inside = Ellipsoid(kept(masks, ellipsoid.scales))
         released = self.privatise(kept(masks, sums), expected_lot_size, generator, inside)
         return released, self.next_state(state, released, inside, expected_lot_size)
+
+    @property
+    def works_on_parts(self) -> bool:
+        """What is outside of the support ends after the sum, noise and all."""
+        return type(self).release is OnSupport.release and noise_is_apart(type(self))
 
     def next_since(self, state: State) -> tf.Tensor:
         """Steps that the support is old, after this one."""

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfdp.gradients import Plan, lot_gradients
 from tfdp.gradients.compilation import compiling
-from tfdp.gradients.layer_tree import map_tensors
+from tfdp.gradients.layer_tree import differentiable, map_tensors
 from tfdp.mechanisms import GaussianMechanism, denoised
 from tfdp.mechanisms.gaussian import if_any
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
@@ -65,15 +65,22 @@ class PrivateStep:
             raise RuntimeError(ONLY_FIT)
         with tf.control_dependencies([tf.debugging.Assert(self._open, [ONLY_FIT])]):  # before anything moves
             # Ending fit takes Keras a step or more, steps_per_execution of them: past the limit the step itself refuses.
-            tf.cond(optimizer.book.may_step(), lambda: self._take(*data), lambda: None)
+            self._take_if_allowed(*data)
             return model.get_metrics_result()
 
+    def _take_if_allowed(self, record, present) -> None:
+        tf.cond(self.optimizer.book.may_step(), lambda: self._take(record, present), lambda: None)
+
     def _take(self, record, present) -> None:
-        model, optimizer, mechanism = self.model, self.optimizer, self.mechanism
-        state = optimizer.state_of_mechanism
-        ellipsoid = mechanism.ellipsoid(state)
+        state = self.optimizer.state_of_mechanism
+        ellipsoid = self.mechanism.ellipsoid(state)
         sums, not_finite = self._sums(record, present, ellipsoid)
-        released, state = mechanism.release(state, sums, ellipsoid, self.expected_lot_size, optimizer.generator)
+        self._release(state, sums, ellipsoid, not_finite, self.optimizer.generator)
+
+    def _release(self, state, sums, ellipsoid, not_finite, generator) -> None:
+        """Noise the lot's sum and move the weights by it. Without a generator the noise is in the sum already."""
+        model, optimizer, mechanism = self.model, self.optimizer, self.mechanism
+        released, state = mechanism.release(state, sums, ellipsoid, self.expected_lot_size, generator)
         if optimizer.denoise is not None:
             noise = mechanism.noise_of_release
             unit = mechanism.unit_of_release(self.expected_lot_size)
@@ -210,7 +217,7 @@ def _with_regularizers(gradients, variables):
         return gradients
     with tf.GradientTape() as tape:
         penalty = tf.add_n(_regularizers(variables))
-    found = iter(tape.gradient(penalty, [v.value for v in watched], unconnected_gradients="zero"))
+    found = iter(tape.gradient(penalty, differentiable(watched), unconnected_gradients="zero"))
     return [
         g if v.regularizer is None else g + tf.cast(next(found), tf.float32)
         for g, v in zip(gradients, variables, strict=True)

@@ -1,5 +1,6 @@
 """Private training of one model: what ``fit`` does differently, and the private step."""
 
+import contextlib
 import math
 import threading
 import warnings
@@ -19,6 +20,8 @@ from tfdp.optimizers.fit_arguments import check_types, lots_of_fit
 from tfdp.optimizers.full_pass import FullPass, check_full_gradient
 from tfdp.optimizers.past import OpenLine
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
+from tfdp.optimizers.replicas import Replicas, replicas_of
+from tfdp.optimizers.replicated_step import ReplicatedStep
 from tfdp.optimizers.run import Opening, Run
 from tfdp.optimizers.step import PrivateStep
 from tfdp.optimizers.watchers import are_training_records, training_metrics_of, watchers_of
@@ -34,6 +37,8 @@ class PrivateTraining:
         self._about: list = []
         self._full_pass: FullPass | None = None
         self.run: Run | None = None  # while fit runs
+        self._lots: PoissonBatches | DeclaredDataset | None = None  # while fit runs
+        self._replicas: Replicas | None = None
         self._alone = threading.Lock()  # held while fit runs, from its first line on
         self._records: int | None = None
         self._warned_of: set[tuple[float, int]] = set()
@@ -47,7 +52,8 @@ class PrivateTraining:
         by_hand = tf.executing_eagerly() and not self.model.run_eagerly  # fit calls it while tracing: a lot was chosen
         if self._step is None or by_hand:
             raise RuntimeError(ONLY_FIT)
-        return self._step(data)
+        logs = self._step(data)
+        return logs if self._replicas is None else self._replicas.logs(logs)
 
     @property
     def is_running(self) -> bool:
@@ -75,29 +81,38 @@ class PrivateTraining:
         self._check(model)
         validated = _has_validation_records(arguments)
         lots, arguments = lots_of_fit(arguments, public_size)
+        if self._replicas is not None:
+            self._replicas.check_executions(model, arguments["steps_per_epoch"])
+            lots = self._replicas.share_of(lots)
         self._check_lots(lots)
         check_types(model, lots.record_spec)
-        self._build(model, lots)
+        with contextlib.nullcontext() if self._replicas is None else self._replicas.strategy.scope():
+            self._build(model, lots)
+        if self._replicas is not None and not optimizer.generator.seeded:
+            optimizer.generator.reseed()  # made in the scope of several workers it may be a copy of the chief's
         optimizer.generator.reseed_after_fork()
         about = _about(model, lots)
         if self._step is None or model.run_eagerly or not _same(self._about, about):
             # Whatever is traced anew is proved anew: an attribute of the model may have changed what its call does.
             plan = prove(model, lots.record_spec, lots.head(8))
-            self._step, self._about = PrivateStep(model, optimizer, plan, lots.batch_size), about
+            step = PrivateStep if self._replicas is None else ReplicatedStep
+            self._step, self._about = step(model, optimizer, plan, lots.batch_size), about
             model.train_function = None
         arguments["callbacks"] = callbacks = _with_ours_first(arguments["callbacks"], self._opening())
         try:
+            self._lots = lots
             self.run = self._planned_run(lots, arguments, validated)
             if optimizer.budget is not None:
                 self.warn_of_large_delta(optimizer.budget.delta)
-            arguments |= _stream(lots, arguments["steps_per_epoch"], self._step)
+            arguments |= _stream(lots, arguments["steps_per_epoch"], self._step, self._replicas)
+            fitting = contextlib.nullcontext() if self._replicas is None else self._replicas.fitting(model)
             # XLA compiles the step's core, see PrivateStep; around it shapes change with every lot.
-            with instance_attribute(model, "_jit_compile", False):
+            with instance_attribute(model, "_jit_compile", False), fitting:
                 return original(**arguments)
         finally:
             self._step.close()
             optimizer.book.close()
-            self.run = None
+            self.run = self._lots = None
             if self._full_pass is not None:
                 self._full_pass.close()
             if isinstance(callbacks, keras.callbacks.CallbackList):  # the caller's own, for the next fit as well
@@ -156,9 +171,24 @@ class PrivateTraining:
         return opening
 
     def _begin_epoch(self, epoch: int) -> Run:
+        was_settled = self.run.is_settled
         self.run.settle(epoch)
+        if self._replicas is not None and not was_settled:
+            self._replicas.check_agreement(**self._stated(epoch))
         self._step.open()
         return self.run
+
+    def _stated(self, epoch: int) -> dict[str, bytes]:
+        """What must be the same on all workers."""
+        optimizer, run = self.optimizer, self.run
+        weights = [v.numpy().tobytes() for v in (*self.model.weights, *optimizer.variables)]
+        return {
+            "records": self._lots.fingerprint(),
+            "weights": b"".join(weights),
+            "ledger": optimizer.ledger.to_json().encode(),
+            "noise": repr((run.event, optimizer.mechanism.l2_norm_clip, self._lots.sampling)).encode(),
+            "plan": repr((epoch, run.planned_end - run.began_at, run.limit - run.began_at)).encode(),
+        }
 
     def _check(self, model: keras.Model) -> None:
         if model.optimizer is not self.optimizer:
@@ -166,11 +196,7 @@ class PrivateTraining:
                 "The model's optimizer was replaced after compile(), so the private step no longer belongs to it. Compile "
                 "again with the optimizer you want."
             )
-        if model.distribute_strategy.num_replicas_in_sync > 1:
-            raise ValueError(
-                "Private training on several replicas (tf.distribute) is not available: build and compile the model outside "
-                "the strategy's scope."
-            )
+        self._replicas = replicas_of(model, self.optimizer)
         budget = self.optimizer.budget
         target = (None, "pld") if budget is None else (budget.target_epsilon, budget.accountant)
         self.optimizer.mechanism.check_target(target[0], self.optimizer.delta, target[1])
@@ -260,10 +286,18 @@ def _listed(callbacks: Any) -> list[keras.callbacks.Callback]:
     return callbacks.callbacks if isinstance(callbacks, keras.callbacks.CallbackList) else callbacks
 
 
-def _stream(lots: PoissonBatches | DeclaredDataset, steps_per_epoch: int, step: PrivateStep) -> dict:
+def _stream(
+    lots: PoissonBatches | DeclaredDataset, steps_per_epoch: int, step: PrivateStep, replicas: Replicas | None
+) -> dict:
     """The lots as Keras's fit wants them."""
+    padded = step.jit_compile or step.masks_all_it_shows
     if isinstance(lots, DeclaredDataset):  # one iteration for all epochs: each new one would begin a new pass
-        return {"x": lots.dataset(), "steps_per_epoch": steps_per_epoch}
+        rows = lots.dataset()
+    else:
+        rows = lots.dataset(bucketed=padded, fine=not step.jit_compile)
+    if replicas is not None:
+        return {"x": replicas.parts(rows, equal=padded), "steps_per_epoch": steps_per_epoch}
+    if isinstance(lots, DeclaredDataset):
+        return {"x": rows, "steps_per_epoch": steps_per_epoch}
     # Of known length, so that steps_per_execution stops at the end of an epoch.
-    rows = lots.dataset(bucketed=step.jit_compile or step.masks_all_it_shows, fine=not step.jit_compile)
     return {"x": rows.take(steps_per_epoch), "steps_per_epoch": None}

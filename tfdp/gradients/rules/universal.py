@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from tfdp.gradients.factored import Materialised
-from tfdp.gradients.layer_tree import added_losses, flat_tensors, instance_attribute
+from tfdp.gradients.layer_tree import added_losses, differentiable, flat_tensors, instance_attribute
 from tfdp.gradients.per_example import each_example
 from tfdp.gradients.recording import Call
 from tfdp.gradients.rules.registry import Rule, at_output, tapped
@@ -49,13 +49,13 @@ def _replayed(call: Call, d, variables, mode, loss_scale):
         own_cotangents = slices[len(batched) + len(masks) :]
         args, kwargs = _substituted(arguments, batched, own)
         with tf.GradientTape(watch_accessed_variables=False) as tape:
-            tape.watch([variable.value for variable in variables])
+            tape.watch(differentiable(variables))
             with instance_attribute(call.layer, "activity_regularizer", None):  # it is part of d
                 output = call.layer(*args, **{"training": True, **kwargs})
             outputs = [leaf for leaf, used in zip(tapped(output), reached, strict=True) if used]
             objective = [tf.reduce_sum(o * c) for o, c in zip(outputs, own_cotangents, strict=True)]
             objective += [tf.reduce_sum(loss) * loss_scale for loss in added_losses(call.layer)]
-        found = tape.gradient(objective, [variable.value for variable in variables])
+        found = tape.gradient(objective, differentiable(variables))
         return [
             tf.zeros(variable.shape) if g is None else tf.cast(tf.convert_to_tensor(g), tf.float32)
             for g, variable in zip(found, variables, strict=True)
