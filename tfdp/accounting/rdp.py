@@ -87,7 +87,7 @@ def _one_step(event: DpEvent | SampledNoise, orders: tuple[float, ...]) -> np.nd
     try:
         with _orders_may_fail():
             divergence = RdpAccountant(orders, relation).compose(event).rdp
-    except dp_accounting.UnsupportedEventError as error:
+    except (dp_accounting.UnsupportedEventError, ValueError) as error:  # or a number beyond its arithmetic
         raise ValueError(f"the 'rdp' and 'moments' accountants cannot price {event}: {error}") from None
     if not isinstance(event, dp_accounting.GaussianDpEvent):  # a plain Gaussian's curve is a closed form
         slack = _ROUNDING / (np.asarray(orders) - 1)

@@ -4,6 +4,7 @@ A moving mean, a recurrent state or a counter that a layer keeps would carry dat
 """
 
 import contextlib
+import dataclasses
 import re
 import threading
 from collections.abc import Iterator
@@ -29,14 +30,14 @@ def no_state_assigned(model: keras.Model) -> Iterator[None]:
     The assigning methods are shadowed on TensorFlow's variable class while the pass is traced, so an assignment inside a
     branch or a loop is seen even if it does not run.
     """
-    allowed = {id(part) for v in seeds_and_metrics(model) for part in (v, *components(v))}
+    pass_ = _Pass(model, {id(part) for v in seeds_and_metrics(model) for part in (v, *components(v))})
     families = {type(v.value) for v in model.variables}
     families |= {type(generator.state.value) for generator in seed_generators(model)}
     definers = {definer: None for family in families for definer in family.__mro__}
     with contextlib.ExitStack() as shadows:
         for definer in definers:
             for name in [n for n in definer.__dict__ if re.match(r"(batch_)?(assign|scatter)", n)]:
-                shadows.enter_context(_guarded(definer, name, allowed, model))
+                shadows.enter_context(_guarded(definer, name, pass_))
         yield
 
 
@@ -70,21 +71,49 @@ def refuse_stateful(model: keras.Model) -> None:
             )
 
 
+@dataclasses.dataclass(eq=False)
+class _Pass:
+    """A forward pass that is being traced."""
+
+    model: keras.Model
+    allowed: set[int]
+    thread: int = dataclasses.field(default_factory=threading.get_ident)
+
+    def check(self, variable: tf.Variable, name: str) -> None:
+        """What other threads assign meanwhile is none of this pass's business."""
+        mine = threading.get_ident() == self.thread
+        if mine and id(variable) not in self.allowed and "seed_generator_state" not in variable.name:
+            raise StateAssigned(_message(self.model, variable, name))
+
+
+# The passes that watch an assigning method. Threads end theirs in any order: the last one takes the guard away.
+_watching: dict[tuple[type, str], list[_Pass]] = {}
+_lock = threading.Lock()
+
+
 @contextlib.contextmanager
-def _guarded(definer: type, name: str, allowed: set[int], model: keras.Model) -> Iterator[None]:
-    original = definer.__dict__[name]
-    thread = threading.get_ident()  # what other threads assign meanwhile is none of this pass's business
+def _guarded(definer: type, name: str, pass_: _Pass) -> Iterator[None]:
+    with _lock:
+        passes = _watching.setdefault((definer, name), [])
+        if not passes:
+            original = definer.__dict__[name]
 
-    def guard(self, *args, **kwargs):
-        if threading.get_ident() == thread and id(self) not in allowed and "seed_generator_state" not in self.name:
-            raise StateAssigned(_message(model, self, name))
-        return original(self, *args, **kwargs)
+            def guard(self, *args, **kwargs):
+                for one in tuple(passes):
+                    one.check(self, name)
+                return original(self, *args, **kwargs)
 
-    setattr(definer, name, guard)
+            guard.original = original
+            setattr(definer, name, guard)
+        passes.append(pass_)
     try:
         yield
     finally:
-        setattr(definer, name, original)
+        with _lock:
+            passes.remove(pass_)
+            if not passes:
+                setattr(definer, name, definer.__dict__[name].original)
+                del _watching[definer, name]
 
 
 def _message(model: keras.Model, assigned: tf.Variable | None, how: str) -> str:
