@@ -24,8 +24,9 @@ _HELD_OUT = (
     "Where a setting was chosen among several, it was by one run on a tenth of the training records, held out, with another seed. That "
     "looks at the records without paying for it: results compare methods, they are no recipe."
 )
+_NOMINAL = "Nominal is what the paper states."
 _PROVEN = (
-    'Nominal is what the paper states. Proven is the largest over the runs of what their statements prove, of one run alone: "features" if it '
+    'Proven is the largest over the runs of what their statements prove, of one run alone: "features" if it '
     'is about the features of a record and not about the whole of it, "none" if nothing is.'
 )
 
@@ -123,7 +124,9 @@ def _found(
         for some, least in zip(records, _least(rows, records), strict=True)
     ]
     data = "the first records of the data" if has_data else "embedded digits in place of the paper's data"
-    notes = ((_QUICK.format(data=data),) if quick else ()) + study.notes + (_PROVEN,)
+    notes = ((_QUICK.format(data=data),) if quick else ()) + study.notes
+    notes += (_NOMINAL,) if any(row.nominal is not None for row in rows) else ()
+    notes += (_PROVEN,)
     notes += (_HELD_OUT,) if any(row.grid for row in rows) else ()
     measure = _metric(study, records)
     columns = ["data", "setting", study.x_label, f"paper: {measure}"]
