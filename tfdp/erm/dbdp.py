@@ -36,7 +36,7 @@ def trained(
         delta=setting.delta,
         relation=setting.relation,
         records=setting.records,
-        released=f"weights after {steps:,} steps on one record each, {result.noisy_steps:,} of them with noise on it, from the exact optimum",
+        released=f"weights after {steps:,} draws of one record each, {result.noisy_steps:,} of them with noise on it, from the exact optimum",
         not_protected=(_EVERYTHING,),
         tradeoff=None,
         missing_tails=0.0,

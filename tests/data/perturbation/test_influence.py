@@ -94,6 +94,22 @@ def test_derivatives_of_a_logistic_model_by_hand():
     assert norm == pytest.approx(np.linalg.norm(mixed, 2), rel=1e-3)
 
 
+def test_the_norm_of_a_model_that_takes_constant_records_to_zero():
+    """z = x A with A = I - 1/4: the derivative by x is p (1 - p) [z, 1] (A w)' + (p - y) [A; 0], and of constant directions 0."""
+    rng = np.random.default_rng(3)
+    x, weights, centring = rng.normal(size=(1, 4)), rng.normal(size=4), np.eye(4) - 0.25
+    layers = [keras.layers.Dense(4, use_bias=False, trainable=False), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((4,)), *layers])
+    model.compile("sgd", loss=keras.losses.BinaryCrossentropy(from_logits=True))
+    layers[0].set_weights([centring])
+    layers[1].set_weights([weights[:, None], np.zeros(1)])
+    z = np.append(x @ centring, 1.0)
+    p = 1 / (1 + np.exp(-z[:4] @ weights))
+    mixed = p * (1 - p) * np.outer(z, centring @ weights) + (p - 1) * np.vstack([centring, np.zeros(4)])
+    norm = float(ModelDerivatives(model).mixed_norm(tf.constant(x, tf.float32), tf.ones((1, 1))))
+    assert norm == pytest.approx(np.linalg.norm(mixed, 2), rel=1e-3)
+
+
 def test_a_saddle_is_refused_and_damping_named():
     x, y = records()
     model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(1)])

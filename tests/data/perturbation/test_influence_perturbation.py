@@ -70,6 +70,18 @@ def test_noise_has_the_size_of_eq_15():
     np.testing.assert_array_equal(result.x[~result.noised], x[~result.noised])
 
 
+def test_records_that_noise_does_not_reach_are_not_counted_as_noisy():
+    """The model sees nothing of x, so w_t is 0; the literal rule finds every contribution large."""
+    x, y = records(20)
+    unseen = keras.layers.Dense(4, trainable=False, kernel_initializer="zeros")
+    model = keras.Sequential([keras.Input((8,)), unseen, keras.layers.Dense(1)])
+    model.compile("sgd", loss=keras.losses.BinaryCrossentropy(from_logits=True))
+    result = perturbation(model, 0.5, rule="literal", damping=0.1).train(x, y, steps=10, learning_rate=0.01)
+    assert (result.steps, result.noisy_steps) == (10, 0)
+    assert not result.noised.any()
+    np.testing.assert_array_equal(result.x, x)
+
+
 def test_nothing_is_proven_and_the_papers_claim_has_its_reason():
     x, y = records()
     result = perturbation(at_the_optimum(x, y)).train(x, y, steps=10, learning_rate=0.01)

@@ -56,7 +56,7 @@ class Rounds:
 
     Attributes:
         steps: T.
-        drawn, noisy: how many records were drawn so far, and how many of the draws were given noise.
+        drawn, noisy: how many records were drawn so far, and how many of the draws were given noise: not those whose w_t is 0.
     """
 
     def __init__(self, model: keras.Model, records: RecordsSoFar, setting: Setting, steps: int):
@@ -77,7 +77,6 @@ class Rounds:
         contributions = self._influence.contributions(self.records.x[drawn], self.records.y[drawn])
         large = self._setting.large(contributions, weights)
         self.drawn += count
-        self.noisy += int(large.sum())
         return list(zip(drawn.tolist(), large.tolist(), strict=True))
 
     def perturb(self, number: int, large: bool) -> np.ndarray | None:
@@ -88,6 +87,7 @@ class Rounds:
         x = self.records.x[number : number + 1]
         norm = float(self._mixed_norm(x, self.records.y[number : number + 1])) if large else 0.0
         if norm:
+            self.noisy += 1
             x = x + (self._noise / math.sqrt(norm) * self._rng.normal(size=x.shape)).astype(np.float32)
         self.records.show(number, x[0], noised=norm > 0)
         return None if large and not norm else x

@@ -65,8 +65,12 @@ class ModelDerivatives:
         return self._flat(tape.gradient(loss, self._values()))
 
     def mixed_norm(self, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        """The l2 norm of grad_x grad_w of one record's loss: the largest singular value, by power iteration."""
-        direction = tf.ones_like(x) / tf.norm(tf.ones_like(x))
+        """The l2 norm of grad_x grad_w of one record's loss: the largest singular value, by power iteration.
+
+        It starts from a pseudo-random direction, always the same: no model takes just that one to 0, as layers do with constant records.
+        """
+        start = tf.random.stateless_normal(tf.shape(x), seed=(1, 2), dtype=x.dtype)
+        direction = start / tf.norm(start)
         norm = tf.zeros((), x.dtype)
         for _ in tf.range(_TURNS):
             with tf.autodiff.ForwardAccumulator(x, direction) as forward:
