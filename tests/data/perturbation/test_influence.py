@@ -68,13 +68,31 @@ def test_contributions_are_where_leave_one_out_retraining_goes(source, penalty):
 
 
 def test_conjugate_gradients_find_what_the_exact_inverse_finds(monkeypatch):
+    """Also when the model has moved on: H stays that of the pretrained weights, and gradients are those of now."""
     x, y = records()
     model = at_the_optimum(x, y)
-    exact = Influence(model, x, y, damping=0.01).contributions(x[:3], y[:3])
+    exact = Influence(model, x, y, damping=0.01)
     monkeypatch.setattr(influence, "MOST_EXACT", 5)
-    np.testing.assert_allclose(
-        Influence(model, x, y, damping=0.01).contributions(x[:3], y[:3]), exact, rtol=1e-2, atol=1e-6
-    )
+    iterated = Influence(model, x, y, damping=0.01)
+    for factor in (1.0, 3.0):
+        now = [factor * part for part in model.get_weights()]
+        model.set_weights(now)
+        wanted = exact.contributions(x[:3], y[:3])
+        np.testing.assert_allclose(iterated.contributions(x[:3], y[:3]), wanted, rtol=1e-2, atol=1e-6)
+        for one, other in zip(model.get_weights(), now, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_the_model_has_its_own_weights_after_an_error(monkeypatch):
+    x, y = records(20)
+    model = at_the_optimum(x, y)
+    monkeypatch.setattr(influence, "MOST_EXACT", 5)
+    found = Influence(model, x, y)
+    model.set_weights([np.full((8, 1), 2.0), np.ones(1)])
+    monkeypatch.setattr(found.derivatives, "hessian_product", lambda x, y, vector: -vector)
+    with pytest.raises(ValueError, match="not positive definite"):
+        found.contributions(x[:1], y[:1])
+    np.testing.assert_array_equal(model.get_weights()[0], np.full((8, 1), 2.0))
 
 
 def test_derivatives_of_a_logistic_model_by_hand():

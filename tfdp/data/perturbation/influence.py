@@ -40,7 +40,7 @@ class Influence:
             "damping", damping, "write what is added to the Hessian's diagonal, such as 0.01"
         )
         self._x, self._y = checked_arrays(x, y)
-        self._factor = None
+        self._factor, self._pretrained = None, model.get_weights()
         if self.derivatives.weights <= MOST_EXACT:
             hessian = self.derivatives.hessian(self._x, self._y) + self._damping * np.eye(self.derivatives.weights)
             try:
@@ -53,7 +53,8 @@ class Influence:
         gradients = self.derivatives.record_gradients(x, y) / len(self._x)
         if self._factor is not None:
             return scipy.linalg.cho_solve(self._factor, gradients.T).T
-        return np.stack([self._solved(gradient) for gradient in gradients])
+        with self.derivatives.at(self._pretrained):
+            return np.stack([self._solved(gradient) for gradient in gradients])
 
     def _solved(self, gradient: np.ndarray) -> np.ndarray:
         def product(vector: np.ndarray) -> np.ndarray:

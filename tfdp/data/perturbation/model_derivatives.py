@@ -5,6 +5,9 @@ The loss is the model's own `compute_loss`, a mean over records plus penalties, 
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -31,6 +34,16 @@ class ModelDerivatives:
 
     def read(self) -> np.ndarray:
         return np.concatenate([np.ravel(variable.numpy()) for variable in self._variables])
+
+    @contextlib.contextmanager
+    def at(self, weights: list[np.ndarray]) -> Iterator[None]:
+        """Derivatives at other weights, as ``model.get_weights()`` gave them. The model gets its own back whatever happens."""
+        own = self._model.get_weights()
+        try:
+            self._model.set_weights(weights)
+            yield
+        finally:
+            self._model.set_weights(own)
 
     def split(self, flat: tf.Tensor) -> list[tf.Tensor]:
         parts = tf.split(flat, [int(np.prod(shape)) for shape in self._shapes])
