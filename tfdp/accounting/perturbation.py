@@ -23,13 +23,22 @@ INPUT_REASON = (
 DATA_REASON = (
     "The proof (Kang et al. 2020, data perturbation, theorem 1) keeps the first-order Taylor term of the noise alone and puts the "
     "norm of a matrix in place of the matrix; it takes the noise, which is drawn once and for each record by itself, to be "
-    "fresh and common to the whole batch; its constants are not given"
+    "fresh and common to the whole batch; its constants are not given; and it asks for a q 'of the same order as 1 / |B|', batches of "
+    "about sqrt(n) records, without saying within which factor"
 )
 RECORD_REASON = (
     "The proof (Kang et al. 2020, data perturbation, theorem 2) rests on first-order Taylor terms and takes the variance of w b to "
     "be w sigma^2; which records get noise, how much, and the pretrained model depend on the records, and nothing pays for that; "
-    "its constants are not given"
+    "theorem 1's condition on q does not hold for steps on one record, and is dropped without a word of proof; its constants are not given"
 )
+
+
+def range_of_theorem_2(epsilon: float, steps: int, size: int) -> str:
+    """Theorem 2 is for epsilon < c_1 T / n^2 only: what that takes of c_1, which the paper does not give."""
+    return (
+        f"The theorem is for epsilon < c_1 T / n^2 only, with a c_1 that is not given: T / n^2 is {steps / size**2:.3g} here, so it says "
+        f"something of this epsilon only if c_1 is above {epsilon * size**2 / steps:.3g}"
+    )
 
 
 def input_noise(
@@ -87,6 +96,10 @@ def record_noise(
     epsilon: float, delta: float, steps: int, size: int, lipschitz: float, scale: float, constant: float = 1.0
 ) -> float:
     """sigma_t of eq. 15: c G sqrt(T ln(1 / delta)) / (sqrt(w_t) n epsilon), for a step on one record.
+
+    As printed the root is over all of the denominator, sqrt(w_t n epsilon). The paper's own proof, eq. 16 and after, needs what is
+    here: w_t sigma_t^2 has to be about G^2 T ln(1 / delta) / (n^2 epsilon^2). As printed it would be n epsilon times as large.
+    Theorem 2 is for epsilon < c_1 T / n^2 only (`range_of_theorem_2`).
 
     Args:
         epsilon: of the claim.

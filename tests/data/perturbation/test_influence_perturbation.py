@@ -89,6 +89,7 @@ def test_nothing_is_proven_and_the_papers_claim_has_its_reason():
     published = result.claims[-1]
     assert (published.epsilon, published.delta) == (1.0, 1e-5)
     assert "Taylor" in published.reasons[0]
+    assert "T / n^2 is 0.001 here" in published.reasons[1] and "c_1 is above 1e+03" in published.reasons[1]
     assert "NONE: epsilon = infinity" in str(result)
 
 

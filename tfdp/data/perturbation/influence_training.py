@@ -9,7 +9,7 @@ import numpy as np
 
 from tfdp.accounting import Relation, Status
 from tfdp.accounting.claims import MEMBERSHIP, RECORD, Claim, in_short
-from tfdp.accounting.perturbation import RECORD_REASON
+from tfdp.accounting.perturbation import RECORD_REASON, range_of_theorem_2
 from tfdp.data.perturbation.influence_rounds import Rounds, Setting
 
 _NONE = (
@@ -55,7 +55,9 @@ class PerturbedTraining:
 def training_of(rounds: Rounds, setting: Setting, *reasons: str) -> PerturbedTraining:
     """As far as the rounds have come; with reasons against the paper's claim beside those that it always has."""
     records = rounds.records
-    claims = _claims(setting, rounds.steps, len(records.x), (RECORD_REASON, *reasons))
+    size = len(records.x)
+    outside = range_of_theorem_2(setting.epsilon, rounds.steps, size)
+    claims = _claims(setting, rounds.steps, size, (RECORD_REASON, outside, *reasons))
     return PerturbedTraining(records.released, records.y, records.noised.copy(), rounds.noisy, rounds.drawn, claims)
 
 
