@@ -59,6 +59,17 @@ def test_the_papers_noise_is_as_published_and_by_its_formula():
     published = by_what(model.statement_)[MEMBERSHIP, Status.AS_PUBLISHED]
     assert (published.epsilon, published.delta) == (0.1, 1e-5)
     assert model.statement_.epsilon is None
+    assert "the penalty's own gradient" in str(published.reasons)
+
+
+def test_the_papers_noise_of_several_fits_is_for_the_longest_gradient_of_all_together():
+    """Three fits' gradients at 0 are half a record long each, so together sqrt(3) times as long as one: so is G, and the noise."""
+    stddevs = []
+    for classes in (2, 3):
+        x, y = problems.blobs(100, classes=classes)
+        model = PrivateLogisticRegression("input", as_published=True, steps=1, classes=range(classes)).fit(x, y)
+        stddevs.append(model.statement_.release.stddev)
+    assert stddevs[1] / stddevs[0] == pytest.approx(math.sqrt(3))
 
 
 def test_gradient_steps_without_noise_to_speak_of_come_to_the_optimum():
