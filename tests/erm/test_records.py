@@ -51,6 +51,11 @@ def test_signs_are_one_row_for_two_classes_and_one_a_class_for_more():
         (np.zeros((3, 0)), "holds no feature"),
         ([["a", "b"]], "must hold numbers"),
         ([[1j]], "Complex"),
+        ([[10**400]], "up to 1.8e308"),
+        (np.array([["2020-01-01"]], "datetime64[D]"), "times as numbers"),
+        (np.array([[5]], "timedelta64[s]"), "times as numbers"),
+        (np.zeros((2, 2), [("a", float)]), "fields"),
+        (np.ma.masked_greater([[1.0, 9.0]], 5), "masked"),
     ],
 )
 def test_bad_features_are_named(features, message):
@@ -72,6 +77,12 @@ def test_another_number_of_features_than_in_fit_is_named():
         ([0, 1, 1], "2 rows and 3 labels"),
         ([0.0, np.nan], "NaN"),
         ([0.5, 1.0], "fractions"),
+        (np.array([0, np.nan], object), "missing"),
+        (["a", None], "missing"),
+        (["a", np.nan], "missing"),
+        (np.array(["2020-01-01", "NaT"], "datetime64[D]"), "missing"),
+        ([0, "a"], "words"),
+        (np.ma.masked_equal([0, 1], 1), "masked"),
     ],
 )
 def test_bad_labels_are_named(labels, message):
@@ -86,6 +97,8 @@ def test_bad_labels_are_named(labels, message):
         ([1], "at least two"),
         ([1, 1], "different"),
         ([0, 2], "3 labels that are not in classes"),
+        ([0, 1, None], "missing"),
+        (np.array([1, (2,)], object), "no order"),
     ],
 )
 def test_bad_classes_are_named(classes, message):
@@ -95,3 +108,9 @@ def test_bad_classes_are_named(classes, message):
 
 def test_a_class_that_does_not_occur_is_a_class():
     np.testing.assert_array_equal(checked_classes(["no", "yes", "maybe"], np.array(["no"])), ["maybe", "no", "yes"])
+
+
+@pytest.mark.parametrize("labels", [["a", "b"], np.array(["a", "b"], object), np.array([0, 1], object), [True, False]])
+def test_words_and_objects_may_be_labels(labels):
+    found = checked_labels(labels, 2)
+    assert checked_classes(None, found).tolist() == sorted(labels)

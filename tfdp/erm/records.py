@@ -51,11 +51,15 @@ def checked_features(features: object, columns: int | None = None) -> np.ndarray
     """A finite matrix of float64 with at least one row; `columns` is how many it has to have."""
     if hasattr(features, "toarray"):
         raise TypeError("Sparse input is not supported, dense data is required: write X.toarray().")
-    array = np.asarray(features)
+    array = _plain_array("X", features)
+    if array.dtype.kind in "mM":
+        raise ValueError(f"X must hold numbers, not {array.dtype}: write times as numbers in a unit of your choice.")
     if array.dtype.kind == "c":
         raise ValueError("Complex data not supported: X must hold real numbers.")
     try:
         array = array.astype(np.float64)
+    except OverflowError:
+        raise ValueError("X must hold numbers that a float can hold, up to 1.8e308.") from None
     except (TypeError, ValueError) as error:
         raise type(error)(f"X must hold numbers. Encode everything else as numbers beforehand. {error}") from None
     if array.ndim != 2:
@@ -84,7 +88,8 @@ def checked_labels(labels: object, records: int) -> np.ndarray:
         raise ValueError(
             "PrivateLogisticRegression requires y to be passed, but the target y is None: one label a record."
         )
-    array = np.asarray(labels)
+    array = _plain_array("y", labels)
+    _check_labels("y", labels, array)
     if array.ndim == 2 and array.shape[1] == 1:
         raise ValueError("y must be a vector, not a column: write y.ravel().")
     if array.ndim != 1:
@@ -106,14 +111,15 @@ def checked_labels(labels: object, records: int) -> np.ndarray:
 def checked_classes(classes: object, labels: np.ndarray) -> np.ndarray:
     """The classes in sorted order: the public ones that were given, else those that occur."""
     if classes is None:
-        found = np.unique(labels)
+        found = _unique("y", labels)
         if len(found) < 2:
             raise ValueError(
                 f"y holds one class only, {found[0]!r}. Classes are public: name all of them, classes=[...], at least two."
             )
         return found
-    given = np.asarray(classes)
-    if given.ndim != 1 or len(given) < 2 or len(np.unique(given)) < len(given):
+    given = _plain_array("classes", classes)
+    _check_labels("classes", classes, given)
+    if given.ndim != 1 or len(given) < 2 or len(_unique("classes", given)) < len(given):
         raise ValueError(f"classes must be a list of at least two different labels, not {classes!r}.")
     unknown = ~np.isin(labels, given)
     if unknown.any():
@@ -121,6 +127,49 @@ def checked_classes(classes: object, labels: np.ndarray) -> np.ndarray:
             f"y holds {int(unknown.sum())} labels that are not in classes={given.tolist()}. Name all classes, or leave those records out."
         )
     return np.unique(given)
+
+
+def _plain_array(name: str, values: object) -> np.ndarray:
+    """Without masks and fields, which numpy would drop without a word."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise ValueError(f"{name} must not be a masked array: what it hides would be used. Leave those records out.")
+    array = np.asarray(values)
+    if array.dtype.kind == "V":
+        raise ValueError(f"{name} must not have fields: write its columns beside one another, np.column_stack(...).")
+    return array
+
+
+def _check_labels(name: str, given: object, array: np.ndarray) -> None:
+    """Refuses missing labels, and words among numbers: of a list numpy makes words of all of them."""
+    if isinstance(given, list | tuple):
+        array = np.asarray(given, dtype=object)
+    if array.dtype.kind not in "OmM":
+        return
+    flat = array.ravel()
+    if any(_is_missing(label) for label in flat):
+        raise ValueError(
+            f"{name} must not hold None, NaN or another missing value: give each record the label of a class."
+        )
+    words = sum(isinstance(label, str) for label in flat)
+    if 0 < words < len(flat):
+        raise ValueError(f"{name} holds {words} words among {len(flat)} labels: write all of them as words, or none.")
+
+
+def _is_missing(label: object) -> bool:
+    """None, NaN and NaT differ from themselves; whether pandas' NA does is NA."""
+    try:
+        return label is None or bool(label != label)
+    except (TypeError, ValueError):
+        return type(label).__name__ == "NAType"
+
+
+def _unique(name: str, labels: np.ndarray) -> np.ndarray:
+    try:
+        return np.unique(labels)
+    except TypeError as error:
+        raise ValueError(
+            f"{name} holds labels that have no order: write all of them as words, or as numbers. {error}"
+        ) from None
 
 
 def signs_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
