@@ -151,6 +151,17 @@ def test_a_large_epsilon_gets_the_noise_whose_tails_can_be_paid():
     assert 3 < mechanism.mu < 5
 
 
+@pytest.mark.parametrize(
+    ("relation", "most"), [(Relation.ZERO_OUT, 1590), (Relation.REPLACE_ONE, 514)], ids=["zero_out", "replace_one"]
+)
+def test_more_classes_than_its_sum_can_be_computed_for_are_refused(relation, most):
+    """1.5^1590 and 3.5^514 are just below 1e280. With hardly any noise the sum is far beyond 1, and delta is 1."""
+    setting = problems.setting(*problems.in_the_ball(2), relation=relation, fits=most)
+    assert ObjectivePerturbation(setting, 10.0).delta() == 1.0
+    with pytest.raises(ValueError, match="Write method='output'"):
+        ObjectivePerturbation.calibrated(dataclasses.replace(setting, fits=most + 1))
+
+
 def attack(mechanism, first, second, runs=20_000) -> float:
     """By the exact likelihood of what was released; the second noise is small enough to be overlooked."""
     normals = SecretNormals(seed=3)

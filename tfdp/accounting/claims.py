@@ -57,7 +57,7 @@ def rounded_up(epsilon: float) -> str:
     """Four digits, rounded up."""
     if epsilon == 0 or math.isinf(epsilon):
         return "infinity" if epsilon else "0"
-    unit = 10.0 ** (math.floor(math.log10(epsilon)) - 3)
+    unit = 10.0 ** max(math.floor(math.log10(epsilon)) - 3, -323)  # below there is no float
     return f"{math.ceil(epsilon / unit * (1 - 1e-9)) * unit:.4g}"
 
 

@@ -40,7 +40,7 @@ def largest_fitting(
         if low == 0 or math.isinf(high):
             # Costs grow about as fast as x or its square root, so this lands beyond the budget, and not far.
             ratio = budget / cost_of_x if cost_of_x > 0 else math.inf
-            reach = min(max(max(ratio, 1 / ratio) ** 2 if ratio > 0 else math.inf, shortest), 16.0)
+            reach = min(max(min(max(ratio, 1 / ratio), 4.0) ** 2 if ratio > 0 else math.inf, shortest), 16.0)
             shortest **= 2
             x = max(x / reach, least) if low == 0 else min(x * reach, most)
             continue

@@ -15,6 +15,8 @@ import math
 
 from tfdp.accounting import checks
 
+_MOST = 10**18
+
 INPUT_REASON = (
     "The proof (Kang et al. 2020, input perturbation, appendix A.1) composes fresh Gaussian noise at every step, while the noise "
     "is drawn once, and none is on the labels; it leaves out how the gradient of the loss itself depends on the noise; and its noise on the gradient has the "
@@ -123,12 +125,20 @@ def record_noise(
 
 def _root_of_steps(steps: int, delta: float) -> float:
     """sqrt(T ln(1 / delta)), which all have in common."""
-    steps = checks.count("steps", steps, "write how many gradient steps the training takes", at_least=1)
+    steps = _count("steps", steps, "write how many gradient steps the training takes", 1)
     return math.sqrt(steps * -math.log(checks.delta(delta)))
 
 
 def _size(size: int, at_least: int) -> int:
-    return checks.count("size", size, "write the number of records", at_least)
+    return _count("size", size, "write the number of records", at_least)
+
+
+def _count(name: str, value: int, advice: str, at_least: int) -> int:
+    """Squares of it are still floats."""
+    number = checks.count(name, value, advice, at_least)
+    if number > _MOST:
+        raise ValueError(f"{name} must be at most {_MOST:,}: {advice}")
+    return number
 
 
 def _lipschitz(lipschitz: float) -> float:

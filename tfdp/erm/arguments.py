@@ -11,6 +11,9 @@ from tfdp.mechanisms.denoising import check_denoise
 
 _ZERO_OUT, _REPLACE_ONE = Relation.ZERO_OUT, Relation.REPLACE_ONE
 
+_LEAST, _MOST = 1e-30, 1e30
+_MOST_OFTEN = 10**12
+
 # Of each method: the relations its cost is known for, the usual one first; and the arguments that only it takes.
 NEIGHBOURS = {
     "objective": (_ZERO_OUT, _REPLACE_ONE),
@@ -30,11 +33,11 @@ _OWN = {
 
 def check_arguments(given: dict[str, Any]) -> None:
     method = given["method"]
-    if method not in NEIGHBOURS:
+    if not isinstance(method, str) or method not in NEIGHBOURS:
         raise ValueError(f"method must be one of {', '.join(map(repr, NEIGHBOURS))}, not {method!r}.")
     _check_common(given)
     known = NEIGHBOURS[method]
-    if given["neighbours"] is not None and given["neighbours"] not in list(known):
+    if given["neighbours"] is not None and not _is_one_of(given["neighbours"], known):
         raise ValueError(
             f"neighbours must be {' or '.join(repr(str(relation)) for relation in known)} with method={method!r}, not "
             f"{given['neighbours']!r}."
@@ -61,15 +64,15 @@ def own_arguments(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_common(given: dict[str, Any]) -> None:
-    checks.positive("epsilon", given["epsilon"], "write what the fit may cost, such as 1.0")
+    _check_amount("epsilon", given["epsilon"], "write what the fit may cost, such as 1.0")
     if given["delta"] is not None:
         checks.delta(given["delta"])
-    checks.positive("regularization", given["regularization"], "write lambda of the mean loss, such as 1e-3")
-    checks.positive("clip_norm", given["clip_norm"], "write the l2 norm that features are clipped to, such as 1.0")
-    checks.positive("tol", given["tol"], "write the gradient norm to stop at, such as 1e-6")
+    _check_amount("regularization", given["regularization"], "write lambda of the mean loss, such as 1e-3")
+    _check_amount("clip_norm", given["clip_norm"], "write the l2 norm that features are clipped to, such as 1.0")
+    _check_amount("tol", given["tol"], "write the gradient norm to stop at, such as 1e-6")
     _check_bool("fit_intercept", given["fit_intercept"])
     if given["fit_intercept"]:
-        checks.positive("intercept_scaling", given["intercept_scaling"], "write 1.0, or fit_intercept=False")
+        _check_amount("intercept_scaling", given["intercept_scaling"], "write 1.0, or fit_intercept=False")
 
 
 def _check_output(given: dict[str, Any]) -> None:
@@ -77,6 +80,22 @@ def _check_output(given: dict[str, Any]) -> None:
         raise ValueError("batch_size goes with passes=, bolt-on SGD: without it all records are used at once.")
     if given["passes"] is not None and given["gradient_steps"] is not None:
         raise ValueError("Give passes= (bolt-on SGD) or gradient_steps= (gradient descent), not both.")
+
+
+def _is_one_of(value: Any, names: tuple[str, ...]) -> bool:
+    return isinstance(value, str) and value in names
+
+
+def _check_amount(name: str, value: Any, advice: str) -> None:
+    """Positive, and so that products and squares of all amounts together are still floats."""
+    number = checks.positive(name, value, advice)
+    if not _LEAST <= number <= _MOST:
+        raise ValueError(f"{name} must lie between {_LEAST:g} and {_MOST:g}, got {value!r}: {advice}")
+
+
+def _check_count(name: str, value: Any, advice: str) -> None:
+    if checks.count(name, value, advice, at_least=1) > _MOST_OFTEN:
+        raise ValueError(f"{name} must be at most {_MOST_OFTEN:,}: {advice}")
 
 
 def _check_bool(name: str, value: Any) -> None:
@@ -94,22 +113,15 @@ _CHECKS = {
     "noise_seed": lambda value: (
         value is None or checks.count("noise_seed", value, "write a whole number, or None for secret noise")
     ),
-    "passes": lambda value: (
-        value is None or checks.count("passes", value, "write how often SGD sees the records", at_least=1)
-    ),
+    "passes": lambda value: value is None or _check_count("passes", value, "write how often SGD sees the records"),
     "gradient_steps": lambda value: (
-        value is None
-        or checks.count("gradient_steps", value, "write how many steps of gradient descent, such as 100", at_least=1)
+        value is None or _check_count("gradient_steps", value, "write how many steps of gradient descent, such as 100")
     ),
-    "epochs": lambda value: checks.count(
-        "epochs", value, "write how many passes over the data, such as 20", at_least=1
-    ),
-    "batch_size": lambda value: checks.count(
-        "batch_size", value, "write the expected lot size, such as 256", at_least=1
-    ),
-    "learning_rate": lambda value: checks.positive("learning_rate", value, "write a step's size, such as 1.0"),
+    "epochs": lambda value: _check_count("epochs", value, "write how many passes over the data, such as 20"),
+    "batch_size": lambda value: _check_count("batch_size", value, "write the expected lot size, such as 256"),
+    "learning_rate": lambda value: _check_amount("learning_rate", value, "write a step's size, such as 1.0"),
     "denoise": check_denoise,
     "randomized_response": _check_share,
     "as_published": lambda value: _check_bool("as_published", value),
-    "steps": lambda value: checks.count("steps", value, "write how many gradient steps, such as 100", at_least=1),
+    "steps": lambda value: _check_count("steps", value, "write how many gradient steps, such as 100"),
 }

@@ -19,6 +19,7 @@ from tfdp.erm.noise import SecretNormals, on_a_grid
 from tfdp.erm.setting import Setting
 from tfdp.mechanisms import finite_support_delta
 
+_MOST_COEFFICIENTS = 1e280  # their sum: times 1e-308, where a gdp_delta underflows, it is far below any delta
 _SECOND_SHARE = 0.02  # mu of the second noise in units of mu: it adds two ten-thousandths to mu
 
 
@@ -66,6 +67,13 @@ class ObjectivePerturbation:
     setting: Setting
     mu: float
 
+    def __post_init__(self):
+        if self.setting.fits * math.log(sum(_corners(self.setting))) > math.log(_MOST_COEFFICIENTS):
+            raise ValueError(
+                f"Objective perturbation of {self.setting.fits:,} fits, one a class, is beyond what its proof's sum can be computed "
+                "for. Write method='output'."
+            )
+
     @classmethod
     def calibrated(cls, setting: Setting) -> ObjectivePerturbation:
         return cls(
@@ -90,8 +98,7 @@ class ObjectivePerturbation:
         left = (self.setting.epsilon if epsilon is None else epsilon) - fits * self.kappa
         if left < 0:
             return 1.0
-        one = [0.5, 2.0, 0.0, 0.0, 1.0] if self.setting.relation is Relation.REPLACE_ONE else [0.5, 1.0]
-        coefficients = np.polynomial.polynomial.polypow(one, fits)
+        coefficients = np.polynomial.polynomial.polypow(_corners(self.setting), fits)
         second = fits * _SECOND_SHARE**2
         terms = (c * gdp_delta(self.mu * math.sqrt(m + second), left) for m, c in enumerate(coefficients) if c)
         return min(1.0, math.fsum(terms))
@@ -142,3 +149,8 @@ class ObjectivePerturbation:
             f"objective perturbation: determinants cost {self.setting.fits * self.kappa:.4g} of epsilon, a Gaussian linear term the rest, "
             "and a second noise covers the minimiser's tolerance"
         )
+
+
+def _corners(setting: Setting) -> list[float]:
+    """Coefficients of one fit's polynomial in q: 3. of the proof."""
+    return [0.5, 2.0, 0.0, 0.0, 1.0] if setting.relation is Relation.REPLACE_ONE else [0.5, 1.0]

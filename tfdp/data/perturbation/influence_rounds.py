@@ -48,7 +48,8 @@ class Setting:
         norms = np.linalg.norm(ratios, axis=1)
         if self.rule == "normalized":
             norms = norms / math.sqrt(len(weights))
-        return ~((norms >= math.exp(-self.epsilon)) & (norms <= math.exp(self.epsilon)))
+        with np.errstate(divide="ignore"):
+            return ~(np.abs(np.log(norms)) <= self.epsilon)  # e^epsilon may be beyond all floats; NaN is large
 
 
 class Rounds:
