@@ -170,3 +170,7 @@ def test_equations_7_and_8_need_noise():
 @pytest.mark.parametrize(("cost", "expected"), [(lambda x: x**0.5, 100), (lambda x: x // 50, 549), (lambda x: 11, 0)])
 def test_the_search_finds_the_last_amount_that_fits(cost, expected, guess):
     assert largest_fitting(cost, 10, guess, least=1, most=10**9, whole=True) == expected
+
+
+def test_the_search_for_a_cost_beyond_the_squares_of_floats():
+    assert largest_fitting(lambda x: 1e-300 * x, 1.0, 1.0, least=1, most=10**9) == 10**9

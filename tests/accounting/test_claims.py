@@ -16,6 +16,11 @@ def test_epsilon_is_shown_in_four_digits_rounded_up(epsilon, shown):
     assert rounded_up(epsilon) == shown
 
 
+@pytest.mark.parametrize("epsilon", [5e-324, 1.2345e-322, 1.2345e-320, 1.2345e-300])
+def test_what_is_shown_of_a_tiny_epsilon_is_not_less(epsilon):
+    assert epsilon * (1 - 1e-9) <= float(rounded_up(epsilon)) <= 1.001 * epsilon + 1e-323
+
+
 def test_no_number_comes_without_its_status():
     claim = Claim(FEATURES, Relation.REPLACE_ONE, 2.0, 1e-5, 0.5, Status.PROVEN, "a proof")
     assert in_short(claim) == "PROVEN: epsilon = 2 at delta = 1e-05 (mu = 0.5)"

@@ -53,6 +53,8 @@ def test_no_noise_on_a_record_is_enough_where_none_reaches_the_gradient():
         ({"steps": 0}, "steps"),
         ({"steps": 2.5}, "steps"),
         ({"size": 1}, "size"),
+        ({"size": 10**400}, "size must be at most"),
+        ({"steps": 10**400}, "steps must be at most"),
         ({"lipschitz": 0.0}, "lipschitz"),
         ({"strong_convexity": 0.0}, "strong_convexity"),
         ({"constant": math.nan}, "constant"),

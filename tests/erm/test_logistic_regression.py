@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import sklearn.base
+import sklearn.exceptions
 import sklearn.linear_model
 import sklearn.model_selection
 from sklearn.utils.estimator_checks import check_estimator
@@ -16,6 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from tests.erm import problems
 from tfdp.accounting import Status
 from tfdp.erm import PrivateLogisticRegression
+from tfdp.erm.logistic_regression import NotFittedError
 
 AT_ONCE = ["objective", "output"]
 
@@ -188,6 +190,18 @@ def test_the_statement_for_machines_is_strict_json_without_records():
         ({"method": "gradient", "neighbours": "replace_one"}, "neighbours must be 'zero_out'"),
         ({"method": "gradient", "noise_seed": 1}, "noise_seed"),
         ({"method": "gradient", "batch_size": 0}, "batch_size must be at least 1"),
+        ({"method": []}, "method must be one of"),
+        ({"neighbours": np.array(["zero_out"])}, "neighbours must be"),
+        ({"epsilon": 5e-324}, "epsilon must lie between 1e-30 and 1e"),
+        ({"epsilon": 1e308}, "epsilon must lie between"),
+        ({"delta": 1e-300}, "delta=1e-300 is beyond"),
+        ({"method": "output", "regularization": 1e-310}, "regularization must lie between"),
+        ({"method": "gradient", "regularization": 1e300}, "regularization must lie between"),
+        ({"method": "dbdp", "epsilon": 1e300}, "epsilon must lie between"),
+        ({"clip_norm": 1e-308}, "clip_norm must lie between"),
+        ({"tol": 1e308}, "tol must lie between"),
+        ({"intercept_scaling": 1e160}, "intercept_scaling must lie between"),
+        ({"method": "input", "as_published": True, "steps": 10**400}, "steps must be at most"),
     ],
 )
 def test_wrong_arguments_are_named_before_anything_is_fitted(arguments, message):
@@ -199,8 +213,18 @@ def test_wrong_arguments_are_named_before_anything_is_fitted(arguments, message)
 
 
 def test_nothing_is_predicted_before_fit():
-    with pytest.raises(ValueError, match="not fitted yet"):
+    with pytest.raises(NotFittedError, match="not fitted yet") as raised:
         PrivateLogisticRegression().predict([[0.0]])
+    assert isinstance(raised.value, sklearn.exceptions.NotFittedError)
+
+
+def test_a_fit_that_diverges_says_so_and_that_it_counts():
+    """A penalty of 10 at a learning rate of 1e30 makes weights 1e31 times as large a step."""
+    x, y = problems.blobs(20)
+    model = PrivateLogisticRegression("input", as_published=True, steps=20, learning_rate=1e30, regularization=10.0)
+    with pytest.raises(ValueError, match=r"diverged.*which counts"):
+        model.fit(x, y)
+    assert not hasattr(model, "statement_")
 
 
 def test_labels_outside_of_the_fitted_classes_have_no_optimality_gap():
@@ -235,7 +259,6 @@ def test_scikit_learn_can_search_with_it():
 
 
 NOT_APPLICABLE = {
-    "check_estimators_unfitted": "scikit-learn's own exception is not raised: the package does not need scikit-learn",
     "check_classifiers_one_label": "one class is no classification: classes are public",
     "check_non_transformer_estimators_n_iter": "n_iter_ depends on the records and carries no noise",
     "check_supervised_y_2d": "a column of labels is refused, not guessed",

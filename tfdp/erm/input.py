@@ -74,8 +74,8 @@ def _fitted(
     regularization = setting.records * setting.penalty
     if steps is None:
         return minimised(features, signs, regularization, weights, setting.gradient_norm)
-    for _ in range(steps):
-        weights = weights - learning_rate / setting.records * gradients(
-            weights, features, signs, regularization, np.zeros_like(weights)
-        )
+    with np.errstate(over="ignore", invalid="ignore"):  # weights that diverge are refused by who called
+        for _ in range(steps):
+            slope = gradients(weights, features, signs, regularization, np.zeros_like(weights))
+            weights = weights - learning_rate / setting.records * slope
     return weights

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,9 @@ class PrivateLogisticRegression:
         ball, signs = self._ball(), signs_of(labels, classes)
         inside = ball.inside(features)
         setting = self._setting(inside, signs, ball)
-        weights, statement, self.regularization_ = self._trained(setting, inside, signs)
+        weights, statement, regularization = self._trained(setting, inside, signs)
+        _check_finite(weights, statement)
+        self.regularization_ = regularization
         self.statement_ = with_classes_of_the_labels(statement) if self.classes is None else statement
         self.classes_ = classes
         self.n_features_in_ = features.shape[1]
@@ -242,11 +245,29 @@ class PrivateLogisticRegression:
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "statement_"):
-            raise NotFittedError("This PrivateLogisticRegression instance is not fitted yet. Call fit(X, y) first.")
+            raise _not_fitted_error()(
+                "This PrivateLogisticRegression instance is not fitted yet. Call fit(X, y) first."
+            )
 
 
 class NotFittedError(ValueError, AttributeError):
-    """``predict`` and the like before ``fit``."""
+    """``predict`` and the like before ``fit``. It is scikit-learn's own too, where that is imported."""
+
+
+def _not_fitted_error() -> type[NotFittedError]:
+    theirs = sys.modules.get("sklearn.exceptions")
+    if theirs is None:
+        return NotFittedError
+    return type("NotFittedError", (NotFittedError, theirs.NotFittedError), {})
+
+
+def _check_finite(weights: np.ndarray, statement: Any) -> None:
+    """After training: that it diverged says something of the records, so that what the statement claims counts all the same."""
+    if not np.isfinite(weights).all():
+        spent = "without a proven epsilon" if statement.epsilon is None else f"at epsilon = {statement.epsilon:.4g}"
+        raise ValueError(
+            f"The fit diverged: its weights are not finite. It read the records, {spent}, which counts. Write a smaller learning_rate."
+        )
 
 
 def checked_classes_of(classes: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -30,6 +30,7 @@ def test_line_9_by_hand():
         (math.log(1.99), "normalized", [True, True, False]),
         (math.log(2.01), "literal", [True, False, False]),
         (math.log(1.4), "literal", [True, True, True]),
+        (1e300, "literal", [False, False, False]),
     ):
         np.testing.assert_array_equal(setting(epsilon, rule=rule).large(moves, weights), large)
 
