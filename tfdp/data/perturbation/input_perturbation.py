@@ -13,9 +13,8 @@ from tfdp.accounting import checks, perturbation
 from tfdp.accounting.analytic_gaussian import gaussian_stddev
 from tfdp.accounting.randomized_response import record_mu
 from tfdp.data.perturbation import dataset as perturbed_dataset
-from tfdp.data.perturbation import files
+from tfdp.data.perturbation import files, fingerprints
 from tfdp.data.perturbation.claims import PerturbationStatement, PublishedClaim, Release, left_of, statement_of
-from tfdp.data.perturbation.fingerprints import Fingerprints
 from tfdp.data.perturbation.labels import RandomizedLabels
 from tfdp.data.perturbation.released_records import PerturbedRecords
 from tfdp.data.perturbation.seeds import RecordSeeds
@@ -47,7 +46,8 @@ class InputPerturbation:
 
     Elements are x or (x, y), x of any nesting. Labels are untouched without `randomized_response`. Data without a stable order
     is refused: where shuffle() or repeat() before it is seen, at once; else where a record is not what it was in an
-    earlier pass (which is all that can be seen of random augmentation, where it runs again).
+    earlier pass (which is all that can be seen of random augmentation, where it runs again), or was not in another data set that this
+    process perturbed under the same key, name, split, noise and clip.
 
     Example:
 
@@ -94,7 +94,7 @@ class InputPerturbation:
                 raise ValueError(f"{argument} must be a string, not {value!r}: it says which data set the key is for.")
         self._release = Release(stddev, clip_norm, _labels(randomized_response, classes))
         self._seeds = RecordSeeds(key, (name, split, stddev.hex(), clip_norm.hex()))
-        self._fingerprints = Fingerprints()
+        self._fingerprints = fingerprints.Fingerprints() if key is None else fingerprints.shared(self._seeds.name())
         self._forms: dict[str, PerturbedRecords] = {}
         self._delta: float | None = None
         self._memory_limit = checks.count(

@@ -40,6 +40,11 @@ class RandomizedLabels:
     def count(self) -> int:
         return len(self._classes)
 
+    @property
+    def form(self) -> str:
+        """Labels that are drawn in another way are drawn by other bits."""
+        return f"label {self.probability.hex()} {self.count}"
+
     def places(self, labels: np.ndarray) -> np.ndarray:
         """The place of each label among the public ones."""
         flat = labels.reshape(len(labels))
