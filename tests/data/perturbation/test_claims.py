@@ -42,6 +42,17 @@ def test_records_without_labels_are_their_features():
     assert statement.epsilon == statement.claims[0].epsilon
 
 
+def test_labels_that_were_released_are_in_the_statement():
+    x, y = np.ones((3, 2), np.float32), np.arange(3)
+    p = InputPerturbation(4.0)
+    p.on_arrays(x)
+    assert p.statement(DELTA, labelled=False).epsilon is not None
+    p.on_arrays(x, y)
+    with pytest.raises(ValueError, match="Records with labels were perturbed"):
+        p.statement(DELTA, labelled=False)
+    assert claim(p.statement(DELTA), LABEL).status is Status.NONE
+
+
 def test_randomised_labels_are_composed_into_the_record():
     statement = InputPerturbation(4.0, randomized_response=0.5, classes=2).statement(DELTA)
     features, label, record = (claim(statement, one) for one in (FEATURES, LABEL, RECORD))

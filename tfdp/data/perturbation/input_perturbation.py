@@ -16,6 +16,7 @@ from tfdp.data.perturbation import dataset as perturbed_dataset
 from tfdp.data.perturbation import files, fingerprints
 from tfdp.data.perturbation.claims import PerturbationStatement, PublishedClaim, Release, left_of, statement_of
 from tfdp.data.perturbation.labels import RandomizedLabels
+from tfdp.data.perturbation.leaves import as_record
 from tfdp.data.perturbation.released_records import PerturbedRecords
 from tfdp.data.perturbation.seeds import RecordSeeds
 from tfdp.data.records import Records
@@ -96,6 +97,7 @@ class InputPerturbation:
         self._seeds = RecordSeeds(key, (name, split, stddev.hex(), clip_norm.hex()))
         self._fingerprints = fingerprints.Fingerprints() if key is None else fingerprints.shared(self._seeds.name())
         self._forms: dict[str, PerturbedRecords] = {}
+        self._labelled = False
         self._delta: float | None = None
         self._memory_limit = checks.count(
             "memory_limit", memory_limit, "write how many bytes of records may be kept, such as 2**30", at_least=0
@@ -215,7 +217,7 @@ class InputPerturbation:
         `statement.json`. Of the key nothing is written. The folder must be new or empty.
         """
         records = Records(x, y)
-        statement = self.statement(delta, labelled=len(records.spec) > 1)
+        statement = self.statement(delta, labelled=self._labelled or len(records.spec) > 1)
         return files.write(Path(folder), self._records(records.spec), records, statement)
 
     def statement(self, delta: float | None = None, *, labelled: bool = True) -> PerturbationStatement:
@@ -223,8 +225,13 @@ class InputPerturbation:
 
         Args:
             delta: by default the one of `proven` or `as_published`.
-            labelled: False if what was released has no labels.
+            labelled: False if what was released has no labels; refused where some had.
         """
+        if self._labelled and not labelled:
+            raise ValueError(
+                "Records with labels were perturbed here, and the statement must speak of them: leave labelled=False out, or use an "
+                "InputPerturbation of its own for records without labels."
+            )
         if delta is None and self._delta is None:
             raise ValueError("Give delta=, a probability well below 1 / (number of records), such as 1e-5.")
         return statement_of(self._release, checks.delta(self._delta if delta is None else delta), labelled)
@@ -234,6 +241,7 @@ class InputPerturbation:
         form = repr(spec)
         if form not in self._forms:
             self._forms[form] = PerturbedRecords(spec, self._release, self._seeds, self._fingerprints)
+            self._labelled |= len(as_record(spec)) > 1
         return self._forms[form]
 
     def __reduce__(self):
