@@ -177,6 +177,19 @@ class TestRandomizedLabels:
         with pytest.raises(ValueError, match=message):
             perturbation(randomized_response=0.5, classes=3).on_arrays(X, y)
 
+    def test_labels_of_a_type_that_does_not_hold_all_classes_are_refused(self):
+        y = np.zeros(SIZE, np.uint8)
+        for p in (
+            perturbation(randomized_response=1.0, classes=300),
+            perturbation(randomized_response=0.5, classes=(0, -1)),
+        ):
+            with pytest.raises(ValueError, match="uint8, which does not hold all"):
+                p.on_arrays(X, y)
+            with pytest.raises(ValueError, match="uint8, which does not hold all"):
+                records(y=y).apply(p)
+        _, found = perturbation(randomized_response=1.0, classes=256).on_arrays(X, y)
+        assert found.max() > 200
+
     def test_classes_and_probability_belong_together(self):
         with pytest.raises(ValueError, match="needs classes="):
             perturbation(randomized_response=0.5)

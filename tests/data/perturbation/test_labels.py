@@ -36,6 +36,24 @@ def test_columns_and_labels_other_than_numbers_from_zero():
     assert np.array_equal(released, labels) and released.dtype == np.float32
 
 
+@pytest.mark.parametrize(
+    ("classes", "dtype", "fits"),
+    [
+        (256, np.uint8, True),
+        (257, np.uint8, False),
+        ((-1, 1), np.uint64, False),
+        ((0.5, 1.0), np.int64, False),
+        ((0.5, 1.0), np.float16, True),
+        ((0.1, 1.0), np.float32, False),
+        ((2**24, 2**24 + 1), np.float32, False),
+        ((0, 2**53 + 1), np.float64, False),
+        ((0, 2**53 + 1), np.int64, True),
+    ],
+)
+def test_a_type_holds_all_classes_or_not(classes, dtype, fits):
+    assert RandomizedLabels(0.5, classes).fit_in(dtype) == fits
+
+
 def test_its_price():
     assert RandomizedLabels(0.5, 2).epsilon == pytest.approx(math.log(3))
 

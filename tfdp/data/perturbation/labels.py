@@ -45,6 +45,13 @@ class RandomizedLabels:
         """Labels that are drawn in another way are drawn by other bits."""
         return f"label {self.probability.hex()} {self.count}"
 
+    def fit_in(self, dtype: type[np.generic]) -> bool:
+        """Whether each class is a number of that type."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            held = self._classes.astype(dtype)
+            back = held.astype(self._classes.dtype)
+        return bool(((held == self._classes) & (back == self._classes)).all())
+
     def places(self, labels: np.ndarray) -> np.ndarray:
         """The place of each label among the public ones."""
         flat = labels.reshape(len(labels))

@@ -30,7 +30,7 @@ class PerturbedRecords:
         self._leaves = feature_leaves(self._spec[0], release.stddev, release.clip_norm)
         self.touched = len(self._leaves)
         if self._labels is not None:
-            check_label(self._spec)
+            check_label(self._spec, self._labels)
             self.touched += 1
         self._blocks = PerturbedBlocks(self._leaves, release.stddev, release.clip_norm, fingerprints)
         self.rows = self._blocks.rows
