@@ -170,6 +170,16 @@ class TestWrite:
             InputPerturbation(1.0).write(tmp_path, X, delta=DELTA)
         assert [file.name for file in tmp_path.iterdir()] == ["x.npy"]
 
+    def test_records_that_turn_out_bad_leave_an_empty_folder(self, tmp_path):
+        x = np.ones((200, 3), np.float32)
+        x[150] = np.nan
+        p = InputPerturbation(1.0)
+        with pytest.raises(ValueError, match="not finite"):
+            p.write(tmp_path, x, np.zeros(200), delta=DELTA)
+        assert not list(tmp_path.iterdir())
+        x[150] = 1.0
+        assert np.load(p.write(tmp_path, x, np.zeros(200), delta=DELTA) / "x.npy").all()
+
     def test_nothing_is_written_of_records_that_cannot_be_perturbed(self, tmp_path):
         with pytest.raises(ValueError, match="int64"):
             InputPerturbation(1.0).write(tmp_path / "new", Y, delta=DELTA)
