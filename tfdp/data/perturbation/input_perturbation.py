@@ -33,8 +33,8 @@ class InputPerturbation:
     epoch, and in every process that has the key; independent from record to record. Drawing anew in each epoch would cost
     as many releases as there are epochs.
 
-    Formal guarantee: `statement()`. For records replaced by another, mu = 2 clip_norm / stddev for the features, against an
-    adversary who cannot break the keyed hash; and whatever is done with them afterwards costs nothing more.
+    Formal guarantee: `statement()`. For records replaced by another, mu = 2 clip_norm / stddev for the features, up to the noise's missing
+    tails, against an adversary who cannot break the keyed hash; and whatever is done with them afterwards costs nothing more.
 
     | given to                          | what is a record, and its number                                            |
     |-----------------------------------|-----------------------------------------------------------------------------|
