@@ -31,6 +31,15 @@ def test_noise_is_enough_and_no_more(epsilon, delta):
     assert gaussian_epsilon(stddev * (1 - 1e-9), delta) > epsilon
 
 
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-12])
+def test_noise_for_a_tiny_target_is_found_in_the_end(epsilon):
+    """For mu near 0, delta / mu is phi(a) - a Phi(-a) with a = epsilon / mu: the same noise at the same delta / epsilon, in its units."""
+    stddev = gaussian_stddev(epsilon, epsilon / 10)
+    assert stddev * epsilon == pytest.approx(0.937368248, rel=1e-6)
+    a = stddev * epsilon
+    assert stats.norm.pdf(a) - a * stats.norm.sf(a) == pytest.approx(a / 10, rel=1e-6)
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 0.9])
 def test_the_classic_formula_asks_for_more(epsilon):
     assert gaussian_stddev(epsilon, 1e-5) < math.sqrt(2 * math.log(1.25e5)) / epsilon

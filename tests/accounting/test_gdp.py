@@ -39,6 +39,25 @@ def test_delta_is_the_integral_it_abbreviates(mu, level):
     assert gdp_delta(mu, level) == pytest.approx(exact, rel=1e-7)
 
 
+# (mu, epsilon, eq. 6 by mpmath 1.4 in 120 digits)
+EXACT = [
+    (1e-16, 1e-16, 8.3315470587686301e-18),
+    (1e-15, 1e-15, 8.3315470587686347e-17),
+    (1e-09, 1e-09, 8.3315470629344039e-11),
+    (1e-09, 3e-08, 1.6319567585709757e-208),
+    (1e-06, 0.0, 3.9894228040141604e-7),
+    (0.0199, 0.4, 4.3948709149065514e-93),
+    (0.021, 0.1, 4.1193772557356317e-9),
+    (1.0, 30.0, 4.7093263180975222e-193),
+    (40.0, 500.0, 0.99999999999996061),
+]
+
+
+@pytest.mark.parametrize(("mu", "level", "exact"), EXACT)
+def test_delta_is_never_below_the_truth_and_hardly_above(mu, level, exact):
+    assert exact <= gdp_delta(mu, level) <= exact * (1 + 2e-11)
+
+
 def test_delta_leads_to_epsilon_to_mu_and_back_on_200_settings():
     for setting in random_settings():
         mu = gdp_mu(sampling_rate=setting.sampling_rate, noise_multiplier=setting.noise_multiplier, steps=setting.steps)

@@ -50,8 +50,10 @@ def gaussian_stddev(epsilon: float, delta: float, sensitivity: float = 1.0) -> f
     if sensitivity == 0:
         return 0.0
     stddev = sensitivity / gdp.mu_for(epsilon, delta)
+    more = 1e-15
     while gaussian_epsilon(stddev, delta, sensitivity) > epsilon:  # in the last digits
-        stddev *= 1 + 1e-13
+        stddev *= 1 + more
+        more *= 2
     return stddev
 
 

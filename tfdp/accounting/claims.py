@@ -6,6 +6,7 @@ A training run makes claims (`tfdp.report`), and so does data that was perturbed
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import json
 import math
 import textwrap
@@ -30,7 +31,7 @@ class Claim:
         neighbours: the relation between the two data sets that can't be told apart; None if the claim is not of this kind.
         epsilon: infinite if there is no bound.
         delta: None if the claim holds at any.
-        mu: of Gaussian differential privacy.
+        mu: of Gaussian differential privacy, up to the noise's missing tails: noise that has an end is mu-GDP for no mu.
         status: how sure the claim is.
         how: by which method it was found.
         reasons: why the status is not better, and what to do about it; or on whose word it stands.
@@ -49,16 +50,16 @@ class Claim:
 def in_short(claim: Claim) -> str:
     """The numbers of a claim, with its status."""
     delta = "" if claim.delta is None else f" at delta = {claim.delta:.3g}"
-    mu = "" if claim.mu is None else f" (mu = {claim.mu:.4g})"
+    mu = "" if claim.mu is None else f" (mu = {rounded_up(claim.mu)} up to missing tails)"
     return f"{str(claim.status).upper()}: epsilon = {rounded_up(claim.epsilon)}{delta}{mu}"
 
 
 def rounded_up(epsilon: float) -> str:
-    """Four digits, rounded up."""
+    """Four digits, rounded up: read again, it is never less."""
     if epsilon == 0 or math.isinf(epsilon):
         return "infinity" if epsilon else "0"
-    unit = 10.0 ** max(math.floor(math.log10(epsilon)) - 3, -323)  # below there is no float
-    return f"{math.ceil(epsilon / unit * (1 - 1e-9)) * unit:.4g}"
+    four_digits = decimal.Context(prec=4, rounding=decimal.ROUND_CEILING)
+    return f"{float(four_digits.create_decimal(repr(float(epsilon)))):.4g}"
 
 
 def section(title: str, items: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.data import InputPerturbation
+from tfdp.data.perturbation import fingerprints
 
 KEY = bytes(range(32))
 SIZE = 300
@@ -13,6 +14,12 @@ Y = np.arange(SIZE) % 3
 
 def perturbation(**changed) -> InputPerturbation:
     return InputPerturbation(**({"stddev": 0.5, "key": KEY} | changed))
+
+
+def in_another_process(**changed) -> InputPerturbation:
+    """That knows nothing of what was released here."""
+    fingerprints._shared.clear()
+    return perturbation(**changed)
 
 
 def records(x=X, y=Y) -> tf.data.Dataset:

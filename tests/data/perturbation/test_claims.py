@@ -42,6 +42,17 @@ def test_records_without_labels_are_their_features():
     assert statement.epsilon == statement.claims[0].epsilon
 
 
+def test_labels_that_were_released_are_in_the_statement():
+    x, y = np.ones((3, 2), np.float32), np.arange(3)
+    p = InputPerturbation(4.0)
+    p.on_arrays(x)
+    assert p.statement(DELTA, labelled=False).epsilon is not None
+    p.on_arrays(x, y)
+    with pytest.raises(ValueError, match="Records with labels were perturbed"):
+        p.statement(DELTA, labelled=False)
+    assert claim(p.statement(DELTA), LABEL).status is Status.NONE
+
+
 def test_randomised_labels_are_composed_into_the_record():
     statement = InputPerturbation(4.0, randomized_response=0.5, classes=2).statement(DELTA)
     features, label, record = (claim(statement, one) for one in (FEATURES, LABEL, RECORD))
@@ -158,6 +169,16 @@ class TestWrite:
         with pytest.raises(ValueError, match="not empty"):
             InputPerturbation(1.0).write(tmp_path, X, delta=DELTA)
         assert [file.name for file in tmp_path.iterdir()] == ["x.npy"]
+
+    def test_records_that_turn_out_bad_leave_an_empty_folder(self, tmp_path):
+        x = np.ones((200, 3), np.float32)
+        x[150] = np.nan
+        p = InputPerturbation(1.0)
+        with pytest.raises(ValueError, match="not finite"):
+            p.write(tmp_path, x, np.zeros(200), delta=DELTA)
+        assert not list(tmp_path.iterdir())
+        x[150] = 1.0
+        assert np.load(p.write(tmp_path, x, np.zeros(200), delta=DELTA) / "x.npy").all()
 
     def test_nothing_is_written_of_records_that_cannot_be_perturbed(self, tmp_path):
         with pytest.raises(ValueError, match="int64"):

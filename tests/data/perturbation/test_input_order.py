@@ -132,4 +132,4 @@ class TestOrder:
         assert np.array_equal(
             np.stack(list(kept.map(lambda y, x: x).apply(perturbation()))), perturbation().on_arrays(X)
         )
-        assert len(features(interleaved().apply(perturbation()))) == 8
+        assert len(features(interleaved().apply(perturbation(name="other")))) == 8

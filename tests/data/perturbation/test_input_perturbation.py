@@ -9,7 +9,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.data.perturbation.perturbed import KEY, SIZE, X, Y, clipped, features, flat, perturbation, records
+from tests.data.perturbation.perturbed import (
+    KEY,
+    SIZE,
+    X,
+    Y,
+    clipped,
+    features,
+    flat,
+    in_another_process,
+    perturbation,
+    records,
+)
 from tfdp.data import PoissonBatches, declare_sampling
 
 
@@ -36,7 +47,7 @@ class TestClip:
     def test_replacing_a_record_changes_no_other(self):
         other = X.copy()
         other[17] = 100.0
-        before, after = (perturbation().on_arrays(x) for x in (X, other))
+        before, after = (in_another_process().on_arrays(x) for x in (X, other))
         changed = np.flatnonzero((before != after).any(axis=1))
         assert changed.tolist() == [17]
         moved = np.linalg.norm(after[17].astype(np.float64) - before[17])
@@ -110,7 +121,7 @@ class TestForms:
 
     def test_arrays_are_read_as_fit_reads_them(self):
         for dtype in (np.float16, np.float64):
-            found = perturbation().on_arrays(X.astype(dtype))
+            found = in_another_process().on_arrays(X.astype(dtype))
             assert found.dtype == np.float32
             assert np.array_equal(found, perturbation().on_arrays(X.astype(dtype).astype(np.float32)))
 
@@ -166,6 +177,19 @@ class TestRandomizedLabels:
         with pytest.raises(ValueError, match=message):
             perturbation(randomized_response=0.5, classes=3).on_arrays(X, y)
 
+    def test_labels_of_a_type_that_does_not_hold_all_classes_are_refused(self):
+        y = np.zeros(SIZE, np.uint8)
+        for p in (
+            perturbation(randomized_response=1.0, classes=300),
+            perturbation(randomized_response=0.5, classes=(0, -1)),
+        ):
+            with pytest.raises(ValueError, match="uint8, which does not hold all"):
+                p.on_arrays(X, y)
+            with pytest.raises(ValueError, match="uint8, which does not hold all"):
+                records(y=y).apply(p)
+        _, found = perturbation(randomized_response=1.0, classes=256).on_arrays(X, y)
+        assert found.max() > 200
+
     def test_classes_and_probability_belong_together(self):
         with pytest.raises(ValueError, match="needs classes="):
             perturbation(randomized_response=0.5)
@@ -174,6 +198,16 @@ class TestRandomizedLabels:
 
 
 class TestKey:
+    def test_it_serves_one_version_of_the_data_in_all_objects_of_a_process(self):
+        perturbation().on_arrays(X, Y)
+        perturbation(randomized_response=0.5, classes=3).on_arrays(X, Y)
+        with pytest.raises(ValueError, match="Record 0 is not what it was"):
+            perturbation().on_arrays(-X)
+        with pytest.raises(ValueError, match="Record 0 is not what it was"):
+            perturbation(randomized_response=0.5, classes=3).on_arrays(X, 2 - Y)
+        perturbation(name="other").on_arrays(-X)
+        perturbation(stddev=0.75).on_arrays(-X)
+
     def test_it_is_in_no_copy(self):
         for save in (pickle.dumps, copy.copy, copy.deepcopy):
             with pytest.raises(TypeError, match="not saved"):

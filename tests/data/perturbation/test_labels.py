@@ -36,8 +36,27 @@ def test_columns_and_labels_other_than_numbers_from_zero():
     assert np.array_equal(released, labels) and released.dtype == np.float32
 
 
+@pytest.mark.parametrize(
+    ("classes", "dtype", "fits"),
+    [
+        (256, np.uint8, True),
+        (257, np.uint8, False),
+        ((-1, 1), np.uint64, False),
+        ((0.5, 1.0), np.int64, False),
+        ((0.5, 1.0), np.float16, True),
+        ((0.1, 1.0), np.float32, False),
+        ((2**24, 2**24 + 1), np.float32, False),
+        ((0, 2**53 + 1), np.float64, False),
+        ((0, 2**53 + 1), np.int64, True),
+    ],
+)
+def test_a_type_holds_all_classes_or_not(classes, dtype, fits):
+    assert RandomizedLabels(0.5, classes).fit_in(dtype) == fits
+
+
 def test_its_price():
     assert RandomizedLabels(0.5, 2).epsilon == pytest.approx(math.log(3))
+    assert RandomizedLabels(1e-30, 2**20).epsilon == pytest.approx(math.log(2**20) + math.log(1e30))
 
 
 @pytest.mark.parametrize("label", [3, -1, 0.5, math.nan])
@@ -51,6 +70,8 @@ def test_a_label_that_is_no_class_is_refused(label):
     [
         (0.0, 2, "randomized_response must"),
         (1.5, 2, "randomized_response must"),
+        (5e-324, 2, "5e-324 is too small to protect"),
+        (1e-31, 2, "1e-31 is too small to protect"),
         ("much", 2, "randomized_response must"),
         (0.5, 1, "classes must"),
         (0.5, (1, 1), "different numbers"),

@@ -2,7 +2,7 @@
 
 The claims, each with the argument it stands on:
 
-1. Features: proven. A record's features, at most clip_norm long, get one Gaussian draw: mu = 2 clip_norm / stddev for a record
+1. Features: proven. A record's features, at most clip_norm long, get one Gaussian draw: mu = 2 clip_norm / stddev, up to missing tails, for a record
    that is replaced by another (``tfdp.accounting.analytic_gaussian``). It is local: the noisy record itself may be
    published, so training on it, in whatever way and for however many epochs, is post-processing and costs nothing more.
    That the noise has no last tails costs ``tfdp.mechanisms.finite_support_delta``, taken for the largest records there are. Where
@@ -134,7 +134,7 @@ def _features(release: Release, delta: float) -> Claim:
     if reason:
         return _none(FEATURES, delta, reason)
     epsilon = gaussian_epsilon(release.stddev, delta - release.tails, 2 * release.clip_norm)
-    how = "the Gaussian mechanism, mu = 2 clip_norm / stddev"
+    how = "the Gaussian mechanism, mu = 2 clip_norm / stddev; delta pays for the noise's missing tails"
     return Claim(FEATURES, Relation.REPLACE_ONE, epsilon, delta, release.mu, Status.PROVEN, how, _BASIS)
 
 

@@ -16,13 +16,25 @@ from tfdp.data.records import Records, map_leaves
 
 
 def write(folder: Path, release: PerturbedRecords, records: Records, statement: PerturbationStatement) -> Path:
-    """One .npy file for each leaf; the statement first, so that no record is without it."""
+    """One .npy file for each leaf; the statement first, so that no record is without it. After an error the folder is empty."""
     names = _file_names(records.spec)
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise ValueError(
             f"{folder} is not empty. Give a new folder: files of two releases side by side could be mixed up."
         )
+    try:
+        _write_all(folder, names, release, records, statement)
+    except BaseException:
+        for file in folder.iterdir():
+            file.unlink()
+        raise
+    return folder
+
+
+def _write_all(
+    folder: Path, names: list[str], release: PerturbedRecords, records: Records, statement: PerturbationStatement
+) -> None:
     (folder / "statement.txt").write_text(f"{statement}\n")
     (folder / "statement.json").write_text(statement.to_json())
     files: list[np.memmap] = []
@@ -35,7 +47,6 @@ def write(folder: Path, release: PerturbedRecords, records: Records, statement: 
             file[part] = array
     for file in files:
         file.flush()
-    return folder
 
 
 def _mapped(file: Path, dtype: np.dtype, shape: tuple[int, ...]) -> np.memmap:

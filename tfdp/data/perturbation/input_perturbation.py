@@ -13,10 +13,10 @@ from tfdp.accounting import checks, perturbation
 from tfdp.accounting.analytic_gaussian import gaussian_stddev
 from tfdp.accounting.randomized_response import record_mu
 from tfdp.data.perturbation import dataset as perturbed_dataset
-from tfdp.data.perturbation import files
+from tfdp.data.perturbation import files, fingerprints
 from tfdp.data.perturbation.claims import PerturbationStatement, PublishedClaim, Release, left_of, statement_of
-from tfdp.data.perturbation.fingerprints import Fingerprints
 from tfdp.data.perturbation.labels import RandomizedLabels
+from tfdp.data.perturbation.leaves import as_record
 from tfdp.data.perturbation.released_records import PerturbedRecords
 from tfdp.data.perturbation.seeds import RecordSeeds
 from tfdp.data.records import Records
@@ -33,8 +33,8 @@ class InputPerturbation:
     epoch, and in every process that has the key; independent from record to record. Drawing anew in each epoch would cost
     as many releases as there are epochs.
 
-    Formal guarantee: `statement()`. For records replaced by another, mu = 2 clip_norm / stddev for the features, against an
-    adversary who cannot break the keyed hash; and whatever is done with them afterwards costs nothing more.
+    Formal guarantee: `statement()`. For records replaced by another, mu = 2 clip_norm / stddev for the features, up to the noise's missing
+    tails, against an adversary who cannot break the keyed hash; and whatever is done with them afterwards costs nothing more.
 
     | given to                          | what is a record, and its number                                            |
     |-----------------------------------|-----------------------------------------------------------------------------|
@@ -47,7 +47,8 @@ class InputPerturbation:
 
     Elements are x or (x, y), x of any nesting. Labels are untouched without `randomized_response`. Data without a stable order
     is refused: where shuffle() or repeat() before it is seen, at once; else where a record is not what it was in an
-    earlier pass (which is all that can be seen of random augmentation, where it runs again).
+    earlier pass (which is all that can be seen of random augmentation, where it runs again), or was not in another data set that this
+    process perturbed under the same key, name, split, noise and clip.
 
     Example:
 
@@ -94,8 +95,9 @@ class InputPerturbation:
                 raise ValueError(f"{argument} must be a string, not {value!r}: it says which data set the key is for.")
         self._release = Release(stddev, clip_norm, _labels(randomized_response, classes))
         self._seeds = RecordSeeds(key, (name, split, stddev.hex(), clip_norm.hex()))
-        self._fingerprints = Fingerprints()
+        self._fingerprints = fingerprints.Fingerprints() if key is None else fingerprints.shared(self._seeds.name())
         self._forms: dict[str, PerturbedRecords] = {}
+        self._labelled = False
         self._delta: float | None = None
         self._memory_limit = checks.count(
             "memory_limit", memory_limit, "write how many bytes of records may be kept, such as 2**30", at_least=0
@@ -215,7 +217,7 @@ class InputPerturbation:
         `statement.json`. Of the key nothing is written. The folder must be new or empty.
         """
         records = Records(x, y)
-        statement = self.statement(delta, labelled=len(records.spec) > 1)
+        statement = self.statement(delta, labelled=self._labelled or len(records.spec) > 1)
         return files.write(Path(folder), self._records(records.spec), records, statement)
 
     def statement(self, delta: float | None = None, *, labelled: bool = True) -> PerturbationStatement:
@@ -223,8 +225,13 @@ class InputPerturbation:
 
         Args:
             delta: by default the one of `proven` or `as_published`.
-            labelled: False if what was released has no labels.
+            labelled: False if what was released has no labels; refused where some had.
         """
+        if self._labelled and not labelled:
+            raise ValueError(
+                "Records with labels were perturbed here, and the statement must speak of them: leave labelled=False out, or use an "
+                "InputPerturbation of its own for records without labels."
+            )
         if delta is None and self._delta is None:
             raise ValueError("Give delta=, a probability well below 1 / (number of records), such as 1e-5.")
         return statement_of(self._release, checks.delta(self._delta if delta is None else delta), labelled)
@@ -234,6 +241,7 @@ class InputPerturbation:
         form = repr(spec)
         if form not in self._forms:
             self._forms[form] = PerturbedRecords(spec, self._release, self._seeds, self._fingerprints)
+            self._labelled |= len(as_record(spec)) > 1
         return self._forms[form]
 
     def __reduce__(self):

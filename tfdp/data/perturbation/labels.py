@@ -11,6 +11,7 @@ from tfdp.accounting import checks
 from tfdp.accounting.randomized_response import label_epsilon
 
 _MOST_CLASSES = 2**20
+_LEAST_PROBABILITY = 1e-30
 
 
 class RandomizedLabels:
@@ -20,7 +21,7 @@ class RandomizedLabels:
     less than 2^-63, or 2^-43 of its value.
 
     Args:
-        probability: p, above 0 and at most 1.
+        probability: p, from 1e-30 to 1.
         classes: how many, for labels 0, 1, ...; or all of them.
     """
 
@@ -34,11 +35,28 @@ class RandomizedLabels:
                 f"randomized_response must lie above 0 and at most 1, got {probability!r}: write the share of labels to draw anew, "
                 "such as 0.2"
             )
+        if self.probability < _LEAST_PROBABILITY:
+            raise ValueError(
+                f"randomized_response {probability!r} is too small to protect a label, or to compute with: write "
+                f"{_LEAST_PROBABILITY:g} or more, or leave it and classes= out for labels as they are"
+            )
         self.epsilon = label_epsilon(self.probability, self.count)
 
     @property
     def count(self) -> int:
         return len(self._classes)
+
+    @property
+    def form(self) -> str:
+        """Labels that are drawn in another way are drawn by other bits."""
+        return f"label {self.probability.hex()} {self.count}"
+
+    def fit_in(self, dtype: type[np.generic]) -> bool:
+        """Whether each class is a number of that type."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            held = self._classes.astype(dtype)
+            back = held.astype(self._classes.dtype)
+        return bool(((held == self._classes) & (back == self._classes)).all())
 
     def places(self, labels: np.ndarray) -> np.ndarray:
         """The place of each label among the public ones."""

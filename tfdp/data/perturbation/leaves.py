@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tfdp.data.perturbation.labels import RandomizedLabels
 from tfdp.data.records import map_leaves
 
 # What noise without its last tails costs is taken for records of this size (``tfdp.data.perturbation.claims``).
@@ -111,8 +112,8 @@ def checked_leaf(spec: Any, name: str) -> Leaf:
     return Leaf(name, tuple(spec.shape[1:].as_list()), spec.dtype)
 
 
-def check_label(record: tuple[Any, ...]) -> None:
-    """One number a record, so that it can be randomised."""
+def check_label(record: tuple[Any, ...], labels: RandomizedLabels) -> None:
+    """One number a record, of a type that holds every class: so that it can be randomised."""
     leaves = tf.nest.flatten(record[1:])
     if len(leaves) != 1 or not isinstance(leaves[0], tf.TensorSpec):
         raise ValueError(
@@ -123,4 +124,9 @@ def check_label(record: tuple[Any, ...]) -> None:
         raise ValueError(
             f"randomized_response= needs labels that are one number each, but a lot of them has shape {shape} and type "
             f"{dtype.name}. Write one-hot labels as tf.argmax(y, axis=-1)."
+        )
+    if not labels.fit_in(dtype.as_numpy_dtype):
+        raise ValueError(
+            f"Labels are {dtype.name}, which does not hold all {labels.count} public classes: another label would come out in place "
+            "of one that does not fit. Write them as int64."
         )

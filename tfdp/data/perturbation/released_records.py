@@ -30,7 +30,7 @@ class PerturbedRecords:
         self._leaves = feature_leaves(self._spec[0], release.stddev, release.clip_norm)
         self.touched = len(self._leaves)
         if self._labels is not None:
-            check_label(self._spec)
+            check_label(self._spec, self._labels)
             self.touched += 1
         self._blocks = PerturbedBlocks(self._leaves, release.stddev, release.clip_norm, fingerprints)
         self.rows = self._blocks.rows
@@ -63,15 +63,15 @@ class PerturbedRecords:
 
     def _checked(self, first: np.ndarray, squares: np.ndarray, prints: np.ndarray, *labels: np.ndarray) -> list:
         _check_finite(squares)
-        for label in labels:
+        places = [self._labels.places(label).astype(np.uint64) for label in labels]
+        self._fingerprints.check("features", int(first), prints)
+        for one in places:
             weight = self._fingerprints.weights("label", 1)
-            prints = prints + self._labels.places(label).astype(np.uint64) * weight
-        self._fingerprints.check(int(first), prints)
+            self._fingerprints.check(self._labels.form, int(first), (one + np.uint64(1)) * weight)
         return [np.True_] + [self._randomized(label, int(first)) for label in labels]
 
     def _randomized(self, label: np.ndarray, first: int) -> np.ndarray:
-        words = self._seeds.of(f"label {self._labels.probability.hex()} {self._labels.count}", first, len(label))
-        return self._labels.released(label, words)
+        return self._labels.released(label, self._seeds.of(self._labels.form, first, len(label)))
 
     def blocks(self, records: Records) -> Iterator[tuple[slice, list[np.ndarray]]]:
         """All leaves of all records, some rows at a time."""

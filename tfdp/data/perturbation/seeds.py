@@ -40,6 +40,12 @@ class RecordSeeds:
             digests.append(one.digest())
         return np.frombuffer(b"".join(digests), "<u8").astype(np.uint64).reshape(rows, SEED_WORDS)
 
+    def name(self) -> bytes:
+        """The same for the same seeds, in every object. It tells nothing of them."""
+        hashed = self._hash.copy()
+        _add(hashed, "name")
+        return hashed.digest()
+
     def __reduce__(self):
         raise TypeError(
             "The key of perturbed data is not saved: with it anyone can take the noise away. Make the InputPerturbation anew, with "
