@@ -20,6 +20,8 @@ from tfdp.accounting.schedules import Schedule
 TAILS_SHARE = 1e-4
 
 _LEAST_NOISE, _MOST_NOISE = 1e-3, 1e9
+# Noise is found for a little less than the target: what a statement adds for missing tails is still within it.
+_ROOM_FOR_TAILS = 1e-9
 _MANY_STEPS = 1e9
 
 
@@ -130,10 +132,11 @@ class Budget:
         def cost(precision: float) -> float:
             return priced.epsilon(spent.record(event(1 / precision), sampling, steps))
 
+        below = dataclasses.replace(self, target_epsilon=self.target_epsilon * (1 - 2 * _ROOM_FOR_TAILS))
         precision = largest_fitting(
             cost,
-            self.target_epsilon,
-            1 / _first_guess(self, sampling, steps),
+            self.target_epsilon * (1 - _ROOM_FOR_TAILS),
+            1 / _first_guess(below, sampling, steps),
             least=1 / _MOST_NOISE,
             most=1 / _LEAST_NOISE,
             close_enough=0.002,
