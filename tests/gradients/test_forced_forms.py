@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import tfdp.optimizers.training
 from tests import model_zoo
 from tests.gradients.one_step import SOME, assert_one_step_is_the_mean_of_the_clipped_gradients, prepared
 from tests.gradients.test_factored import TOKENS, products, table_gradients
@@ -23,6 +22,7 @@ from tfdp.gradients.factored import PerExampleGradient
 from tfdp.gradients.forms import GRAM, MATERIALISED, UNIVERSAL, forced, form_of_norms, only_universal
 from tfdp.gradients.plan import first_plan
 from tfdp.gradients.rules import registry
+from tfdp.optimizers import training
 
 RULES_NO_REPRESENTATIVE_HAS = {
     "conv2d_with_groups",
@@ -114,7 +114,7 @@ def taken(monkeypatch) -> Taken:
 
         monkeypatch.setattr(kind, "squared_norms", collected)
 
-    def proved(*args, original=tfdp.optimizers.training.prove):
+    def proved(*args, original=training.prove):
         taken.plan = original(*args)
         taken.norms.clear()
         return taken.plan
@@ -124,7 +124,7 @@ def taken(monkeypatch) -> Taken:
             noting(kind, name, form)
             if form == GRAM:
                 collecting(kind)
-    monkeypatch.setattr(tfdp.optimizers.training, "prove", proved)
+    monkeypatch.setattr(training, "prove", proved)
     return taken
 
 
