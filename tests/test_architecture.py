@@ -220,3 +220,17 @@ def test_every_private_name_that_is_used_is_pinned():
     }
     strangers = {name: path for name, path in used.items() if name not in own | pinned}
     assert set(strangers) <= {"_keras_mask"}, strangers
+
+
+ONCE = """
+import sys, tfdp.mechanisms
+import tfdp.optimizers, tfdp.report
+for name, module in list(sys.modules.items()):
+    room, _, own = name.rpartition(".")
+    assert not room.startswith("tfdp") or getattr(sys.modules[room], own) is module, name
+"""
+
+
+def test_a_room_that_brings_keras_makes_no_module_run_twice():
+    """The optimizers are registered with Keras while the next import is under way, which may be their own."""
+    subprocess.run([sys.executable, "-c", ONCE], check=True, capture_output=True)

@@ -20,7 +20,7 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):
         if "keras" in sys.modules:
             _import_optimizers()
-            return None
+            return _as_it_is(name) if name in sys.modules else None
         if name != "keras":
             return None
         sys.meta_path.remove(self)
@@ -35,6 +35,25 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
 
             spec.loader.exec_module = exec_module
         return spec
+
+
+def _as_it_is(name: str):
+    """Of a module that was imported while its import was looked for: it must not be run a second time."""
+    module = sys.modules[name]
+    spec = importlib.util.spec_from_loader(name, _AsItIs(module))
+    module.__spec__ = spec  # importlib takes this one then, whatever a finder returns
+    return spec
+
+
+class _AsItIs(importlib.abc.Loader):
+    def __init__(self, module):
+        self._module, self._spec = module, module.__spec__
+
+    def create_module(self, spec):
+        return self._module
+
+    def exec_module(self, module):
+        module.__spec__ = self._spec
 
 
 def _import_optimizers() -> None:
