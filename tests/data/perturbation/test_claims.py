@@ -104,6 +104,11 @@ def test_each_formula_is_asked_for_by_one_argument(chosen):
         InputPerturbation.as_published(1.0, DELTA, steps=10, n=100, lipschitz=1.0, **chosen)
 
 
+def test_a_word_is_no_choice_of_a_formula():
+    with pytest.raises(ValueError, match="pl must be True or False"):
+        InputPerturbation.as_published(1.0, DELTA, steps=10, n=100, lipschitz=1.0, pl="no")
+
+
 def test_the_papers_small_noise_proves_nothing():
     """The noise ends before it hides a record: its support alone tells records apart."""
     p = InputPerturbation.as_published(0.25, DELTA, steps=100, n=45222, lipschitz=1.0, pl=True)

@@ -164,7 +164,9 @@ class InputPerturbation:
             constant: c, which the papers don't give.
             key: as for `InputPerturbation`; so are the others.
         """
-        if (strong_convexity is not None) + bool(pl) + (sampling_rate is not None) != 1:
+        if not isinstance(pl, bool):
+            raise ValueError(f"pl must be True or False, not {pl!r}.")
+        if (strong_convexity is not None) + pl + (sampling_rate is not None) != 1:
             raise ValueError(
                 "Give exactly one of strong_convexity= (eq. 9), pl=True (eq. 12) and sampling_rate= (eq. 10): each has a formula of "
                 "its own."
