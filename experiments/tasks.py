@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import keras
 
     from tfdp.data.datasets import TrainAndTest
@@ -22,21 +24,37 @@ class Network:
         builder: module and function.
         kinds: of records, as tasks name them.
         flat: whether it takes its number of features; records of other shapes are flattened before it.
+        features: module and function of the fixed layers that make of a record what the network takes; it takes their shape.
     """
 
     builder: str
     kinds: tuple[str, ...]
     flat: bool = False
+    features: str | None = None
 
     def build(self, shape: tuple[int, ...], classes: int) -> keras.Model:
         import keras
 
-        module, _, name = self.builder.rpartition(".")
-        function = getattr(importlib.import_module(f"models.{module}"), name)
+        function = _function(self.builder)
+        if self.features:
+            return function(shape, classes=classes)
         if not self.flat:
             return function(ratings=classes) if PAIRS in self.kinds else function(classes=classes)
         model = function(features=int(np.prod(shape)), classes=classes)
         return model if len(shape) == 1 else keras.Sequential([keras.Input(shape), keras.layers.Flatten(), model])
+
+    def features_of(self, records: np.ndarray) -> np.ndarray:
+        """What the network takes of these records: in half precision, since there are many numbers of a record."""
+        if self.features is None:
+            return records
+        front, lot = _function(self.features)(records.shape[1:]), 256
+        parts = (front(records[first : first + lot]) for first in range(0, len(records), lot))
+        return np.concatenate([np.asarray(part, np.float16) for part in parts])
+
+
+def _function(name: str) -> Callable[..., keras.Model]:
+    module, _, name = name.rpartition(".")
+    return getattr(importlib.import_module(f"models.{module}"), name)
 
 
 TABLE, TEXT, PAIRS = "table", "text of 256 words", "pair of user and movie"
@@ -49,6 +67,8 @@ NETWORKS = {
     "alexnet": Network("xiang_2021.alexnet", (COLOUR,)),
     "resnet18": Network("xiang_2021.resnet18", (COLOUR,)),
     "cifar_tanh_cnn": Network("papernot_2021.cifar_tanh_cnn", (COLOUR,)),
+    "scattering_cnn": Network("scattering.scattering_cnn", (GREY, COLOUR), features="scattering.scattering"),
+    "scattering_linear": Network("scattering.scattering_linear", (GREY, COLOUR), features="scattering.scattering"),
     "adult_mlp": Network("bu_2019.adult_mlp", (TABLE,), flat=True),
     "logistic_regression": Network("kang_2020.logistic_regression", (TABLE, SMALL, GREY, COLOUR), flat=True),
     "one_hidden_layer": Network("kang_2020.one_hidden_layer", (TABLE, SMALL, GREY, COLOUR), flat=True),

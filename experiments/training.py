@@ -6,6 +6,7 @@ import contextlib
 import csv
 import dataclasses
 import errno
+import functools
 import importlib.util
 import json
 import math
@@ -41,7 +42,7 @@ class Trained:
 
 def load(settings: RunSettings, data_dir: str | os.PathLike | None) -> TrainAndTest:
     """The run's records. A data set that is nowhere is an error that says what to put where."""
-    train, test = (tuple(part) for part in tfdp.data.load(settings.dataset, data_dir))
+    train, test = _features(settings.dataset, settings.model, data_dir)
     if settings.held_out:
         train, test = _split(train)
     if settings.records is not None:
@@ -51,6 +52,13 @@ def load(settings: RunSettings, data_dir: str | os.PathLike | None) -> TrainAndT
             f"batch_size must be at most the number of records, {len(train[1]):,}, not {settings.batch_size}."
         )
     return TrainAndTest(train, test)
+
+
+@functools.lru_cache(maxsize=1)
+def _features(dataset: str, network: str, data_dir: str | os.PathLike | None) -> tuple[Part, Part]:
+    """A data set as a network takes it. Fixed features take minutes: the runs of a campaign share them."""
+    of = tasks.NETWORKS[network].features_of
+    return tuple((of(x), y) for x, y in tfdp.data.load(dataset, data_dir))
 
 
 def _split(records: Part) -> tuple[Part, Part]:
