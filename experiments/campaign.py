@@ -25,6 +25,10 @@ class Run(Protocol):
     @property
     def label(self) -> str: ...
 
+    @property
+    def length(self) -> float:
+        """How long it takes beside the others of its campaign, about: the epochs of training, or 1."""
+
     def identity(self) -> dict[str, Any]: ...
 
     def with_seed(self, seed: int) -> Run: ...
@@ -48,6 +52,10 @@ class TrainingRun:
     @property
     def label(self) -> str:
         return self.settings.name.rpartition("-")[0]
+
+    @property
+    def length(self) -> float:
+        return self.settings.epochs
 
     def identity(self) -> dict[str, Any]:
         return {"kind": "training", **self.settings.to_json()}
@@ -98,10 +106,11 @@ class Campaign:
         missing = list({_key(run.identity()): run for run in runs if self.record(run) is None}.values())
         if len(missing) < len(runs):
             self._say(f"{len(runs) - len(missing)} of {len(runs)} runs are there already, in {self._file}.")
-        begun = time.monotonic()
+        begun, done, whole = time.monotonic(), 0.0, sum(run.length for run in missing)
         for number, run in enumerate(missing, 1):
             record = self._run(run)
-            left = (time.monotonic() - begun) / number * (len(missing) - number)
+            done += run.length
+            left = (time.monotonic() - begun) / done * (whole - done)
             score, proven = record["score"], record.get("statement", {}).get("epsilon")
             told = f"{record['metric']} {score:.4g}" + ("" if proven is None else f", proven epsilon {proven:.3g}")
             self._say(

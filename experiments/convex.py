@@ -142,6 +142,8 @@ class ConvexRun:
     def label(self) -> str:
         return f"{self.dataset}-{self.method}-eps{self.epsilon:g}-seed{self.seed}"
 
+    length = 1.0
+
     def identity(self) -> dict[str, Any]:
         return {"kind": "convex", **dataclasses.asdict(self)}
 

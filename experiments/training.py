@@ -54,7 +54,7 @@ def load(settings: RunSettings, data_dir: str | os.PathLike | None) -> TrainAndT
     return TrainAndTest(train, test)
 
 
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=2)
 def _features(dataset: str, network: str, data_dir: str | os.PathLike | None) -> tuple[Part, Part]:
     """A data set as a network takes it. Fixed features take minutes: the runs of a campaign share them."""
     of = tasks.NETWORKS[network].features_of

@@ -28,6 +28,8 @@ class InfluenceRun:
     def label(self) -> str:
         return f"{self.pretraining.dataset}-{self.pretraining.model}-influence-eps{self.epsilon:g}-seed{self.pretraining.seed}"
 
+    length = 1.0
+
     def identity(self) -> dict[str, Any]:
         return {"kind": "influence", **dataclasses.asdict(self)}
 

@@ -24,6 +24,8 @@ class TimingRun:
     def label(self) -> str:
         return f"steps of {self.settings.name.rpartition('-')[0]}"
 
+    length = 1.0
+
     def identity(self) -> dict[str, Any]:
         return {"kind": "timing", "lots": self.lots, **self.settings.to_json()}
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import time
+import types
 
 import pytest
 
@@ -16,6 +18,10 @@ class Counted:
     ran: list = dataclasses.field(default_factory=list, hash=False, compare=False)
 
     label = "counted"
+
+    @property
+    def length(self):
+        return self.number
 
     def identity(self):
         return {"number": self.number}
@@ -37,6 +43,21 @@ def test_runs_come_back_in_order_and_are_run_once(tmp_path):
     assert all(record["cpu_seconds"] >= 0 for record in records)
     assert told[-1].startswith("2 of 2: counted: accuracy 1") and told[-1].endswith("0 s left)")
     assert not (tmp_path / "unfinished").exists()
+
+
+def test_the_time_left_is_told_by_how_long_runs_are(tmp_path, monkeypatch):
+    now, told = [0.0], []
+    monkeypatch.setattr(
+        "experiments.campaign.time", types.SimpleNamespace(monotonic=lambda: now[0], process_time=time.process_time)
+    )
+
+    class Slow(Counted):
+        def execute(self, data_dir, work):
+            now[0] += 10 * self.length
+            return super().execute(data_dir, work)
+
+    Campaign(tmp_path, "runs", None, told.append).run_all([Slow(2), Slow(9)])
+    assert told[0].endswith("90 s left)") and told[1].endswith("0 s left)")
 
 
 def test_what_is_finished_stays_when_a_run_is_broken_off(tmp_path):
