@@ -12,7 +12,7 @@ from experiments.papers.study import Row, Study
 from experiments.settings import RunSettings
 
 TITLES = {
-    "mnist": "MNIST, a small convolutional network",
+    "mnist": "MNIST, one convolution on fixed wavelets, and a network without them",
     "adult": "Adult income, logistic regression",
     "imdb": "IMDb reviews, which words occur",
     "movielens1m": "MovieLens, how generous a user and how liked a movie is",
@@ -26,13 +26,13 @@ def named(name: str) -> Study:
     return STUDIES[name]
 
 
-def _row(epsilon: float, published: float, base: dict[str, Any], *choices: dict[str, Any]) -> Row:
-    """Of the choices the best on held-out records is run."""
+def _row(epsilon: float, published: float, base: dict[str, Any], *choices: dict[str, Any], what: str = "") -> Row:
+    """Of the choices, if there are several, the best on held-out records is run. `what` tells rows of one epsilon apart."""
     runs = tuple(
         TrainingRun(RunSettings.of(method="noisy-sgd", epsilon=epsilon, momentum=0.9, **base, **choice))
         for choice in choices
     )
-    return Row(f"epsilon {epsilon:g}", runs[0], published=published, grid=runs)
+    return Row(f"epsilon {epsilon:g}{what}", runs[0], published=published, grid=runs if len(runs) > 1 else ())
 
 
 def _study(dataset: str, about: str, paper: str, *rows: Row) -> Study:
@@ -41,6 +41,8 @@ def _study(dataset: str, about: str, paper: str, *rows: Row) -> Study:
 
 
 _MNIST = {"dataset": "mnist", "model": "mnist_tanh_cnn", "clip": 0.1, "ema": 0.98}
+_WAVELETS = {"dataset": "mnist", "model": "scattering_cnn", "clip": 0.1, "ema": 0.98}
+_ALL = ", all layers trained"
 _ADULT = {"dataset": "adult", "model": "logistic_regression", "ema": 0.95}
 _IMDB = {"dataset": "imdb", "model": "bag_of_words", "batch_size": 5000, "epochs": 20, "clip": 0.5, "ema": 0.9}
 _MOVIELENS = {
@@ -55,22 +57,29 @@ _MOVIELENS = {
 STUDIES = {
     "mnist": _study(
         "mnist",
-        "Bounded activations, a short clip, large lots, momentum.",
+        "Fixed wavelets in front (scattering), one convolution with bounded activations, a short clip, large lots, momentum; below it a network "
+        "of which every layer is trained.",
         "98.1 at epsilon 2.93 (Papernot et al. 2021)",
         _row(
             1.0,
             98.1,
-            _MNIST,
-            {"batch_size": 2048, "epochs": 30, "learning_rate": 2.0},
-            {"batch_size": 4096, "epochs": 40, "learning_rate": 3.0},
+            _WAVELETS | {"batch_size": 2048},
+            {"epochs": 15, "learning_rate": 3.0},
+            {"epochs": 25, "learning_rate": 3.0},
         ),
         _row(
             2.93,
             98.1,
-            _MNIST,
-            {"batch_size": 1024, "epochs": 40, "learning_rate": 1.0},
-            {"batch_size": 1024, "epochs": 40, "learning_rate": 2.0},
-            {"batch_size": 2048, "epochs": 40, "learning_rate": 2.0},
+            _WAVELETS | {"batch_size": 1024},
+            {"epochs": 20, "learning_rate": 2.0},
+            {"epochs": 30, "learning_rate": 1.5},
+        ),
+        _row(
+            2.93,
+            98.1,
+            _MNIST | {"batch_size": 1024, "epochs": 40},
+            {"learning_rate": 1.0},
+            what=_ALL,
         ),
     ),
     "adult": _study(
