@@ -44,12 +44,10 @@ class Network:
         return model if len(shape) == 1 else keras.Sequential([keras.Input(shape), keras.layers.Flatten(), model])
 
     def features_of(self, records: np.ndarray) -> np.ndarray:
-        """What the network takes of these records: in half precision, since there are many numbers of a record."""
+        """What the network takes of these records."""
         if self.features is None:
             return records
-        front, lot = _function(self.features)(records.shape[1:]), 256
-        parts = (front(records[first : first + lot]) for first in range(0, len(records), lot))
-        return np.concatenate([np.asarray(part, np.float16) for part in parts])
+        return _function(self.features)(records.shape[1:]).predict(records, batch_size=256)
 
 
 def _function(name: str) -> Callable[..., keras.Model]:

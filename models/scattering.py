@@ -42,8 +42,10 @@ class Scattering(layers.Layer):
 
     def _moduli(self, maps, wavelets):
         """The modulus of each map's convolution with each (complex) wavelet."""
-        real, imaginary = (_each_map(maps, part) for part in (wavelets.real, wavelets.imag))
-        return ops.sqrt(real**2 + imaginary**2)
+        parts = _each_map(maps, np.concatenate([wavelets.real, wavelets.imag], axis=-1))
+        _, height, width, count = parts.shape
+        squares = ops.square(ops.reshape(parts, (-1, height, width, maps.shape[-1], 2, self.orientations)))
+        return ops.reshape(ops.sqrt(ops.sum(squares, axis=-2)), (-1, height, width, count // 2))
 
     def _averages(self, maps):
         return _each_map(maps, self._average, strides=2**SCALES)
@@ -58,11 +60,14 @@ class Scattering(layers.Layer):
 
 
 def scattering(shape: tuple[int, ...]) -> keras.Model:
-    """Scattering features of images of this shape, every three of them with mean 0 and variance 1 over an image."""
+    """Scattering features of images of this shape, every three of them with mean 0 and variance 1 over an image.
+
+    In half precision, because there are five numbers for each one of an image.
+    """
     front = Scattering()
     groups = front.compute_output_shape((None, *shape))[-1] // 3  # there are 81 features of a colour
     scaled = layers.GroupNormalization(groups, epsilon=1e-5, center=False, scale=False)
-    return keras.Sequential([keras.Input(shape), front, scaled], name="scattering")
+    return keras.Sequential([keras.Input(shape), front, scaled, layers.Identity(dtype="float16")], name="scattering")
 
 
 def scattering_cnn(shape: tuple[int, ...], classes: int = 10, width: int = 32) -> keras.Model:
