@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from tfdp.accounting import Codebook
-from tfdp.noise import Laplace, StudentT
+from tfdp.noise import Cauchy, Gaussian, Laplace, StudentT
 
 LARGE = Codebook(10**6, size=3)
 GOLDEN = [[0.19865613, 0.30222645, 0.93230623], [0.04249337, 0.44002348, 0.8969803]]
@@ -88,3 +88,9 @@ def test_wrong_arguments_are_refused(arguments, message):
 def test_another_distribution_gives_other_codewords():
     normal, heavy = (Codebook(1000, 1, d).magnitudes[0] for d in (StudentT(1e6, 1.0), StudentT(3, 1.0)))
     assert heavy[-1] > 1.5 * normal[-1]
+
+
+@pytest.mark.parametrize("distribution", [Cauchy(1e300), Gaussian(1e300), Gaussian(1e200)])
+def test_magnitudes_whose_norm_is_beyond_floats_are_refused(distribution):
+    with pytest.raises(ValueError, match="cannot be priced"):
+        Codebook(10, 2, distribution).magnitudes

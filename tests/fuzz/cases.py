@@ -53,6 +53,9 @@ ANYTHING = st.one_of(
     st.sampled_from([np.zeros(0), np.ones(3), np.array(["a"]), np.array([None], dtype=object)]),
 )
 
+# Of which Python's own comparisons and conversions say something that names no argument.
+NO_SETTINGS = [np.zeros(0), np.ones(3), np.array(["a", "b"]), np.array([None, 1], dtype=object), 10**400, -(10**400)]
+
 
 @contextlib.contextmanager
 def only_errors_that_name(*names: str) -> Iterator[None]:

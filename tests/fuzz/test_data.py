@@ -1,14 +1,31 @@
 """Any arguments of the data transforms are taken or refused by name, before a record is drawn."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tfdp
-from tests.fuzz.cases import ANYTHING, cases, only_errors_that_name, with_one_replaced
+from tests.fuzz.cases import ANYTHING, NO_SETTINGS, cases, only_errors_that_name, with_one_replaced
 
 X, Y = np.ones((6, 2), np.float32), np.zeros((6, 1), np.float32)
+DECLARED = {
+    "dataset": tf.data.Dataset.from_tensor_slices((X, Y)).batch(2),
+    "how": "shuffled",
+    "size": 6,
+    "batch_size": 2,
+}
+PERTURBATION = {
+    "stddev": 1.0,
+    "clip_norm": 1.0,
+    "key": bytes(32),
+    "name": "a",
+    "split": "b",
+    "memory_limit": 100,
+    "batch_size": 2,
+}
+PROVEN = {"epsilon": 5.0, "delta": 1e-5, "clip_norm": 1.0, "randomized_response": 0.5, "classes": 3}
 SHAPES = st.lists(st.integers(0, 7), max_size=3).map(tuple)
 TYPES = st.sampled_from(["f2", "f4", "f8", "i4", "u1", "?", "c8", "U3", "S2", "O", "M8[s]", "m8[s]", "V4"])
 ARRAYS = st.builds(lambda shape, kind: np.zeros(shape, kind), SHAPES, TYPES)
@@ -42,12 +59,37 @@ def test_lots_of_any_setting_are_drawn_or_refused(case):
             list(batches.dataset().take(1))
 
 
+def lots_of(**arguments):
+    return tfdp.data.PoissonBatches(X, Y, **arguments)
+
+
+CALLS = [
+    (lots_of, {"batch_size": 3, "public_size": 8, "sampling_seed": 1}),
+    (tfdp.data.load, {"name": "digits"}),
+    (tfdp.data.InputPerturbation, PERTURBATION),
+    (tfdp.data.InputPerturbation.proven, PROVEN),
+]
+
+
+@pytest.mark.parametrize(("call", "arguments"), CALLS)
+def test_arrays_and_huge_integers_are_refused_by_name(call, arguments):
+    for name in arguments:
+        for value in NO_SETTINGS:
+            if name != "classes" or np.ndim(value) == 0 or value.dtype == object:
+                with only_errors_that_name(name):
+                    call(**{**arguments, name: value})
+                    pytest.fail(f"{name}={value!r} was taken")
+
+
+def test_the_largest_public_size_has_a_rate_and_whole_steps():
+    batches = lots_of(batch_size=3, public_size=10**308)
+    assert batches.sampling_rate == 3e-308
+    assert batches.steps_per_epoch == (10**308 + 2) // 3
+
+
 @cases(40, 400)
-@given(
-    with_one_replaced(
-        {"dataset": tf.data.Dataset.from_tensor_slices((X, Y)).batch(2), "how": "shuffled", "size": 6, "batch_size": 2}
-    )
-)
+@example(("how", {**DECLARED, "how": np.zeros(0)}))
+@given(with_one_replaced(DECLARED))
 def test_what_is_no_declaration_is_refused(case):
     name, arguments = case
     with only_errors_that_name(name, "declared", "dataset", "batches", "records"):
@@ -69,19 +111,7 @@ def test_a_declared_pass_is_never_longer_than_the_data(size, batch_size, drop, r
 
 
 @cases(50, 500)
-@given(
-    with_one_replaced(
-        {
-            "stddev": 1.0,
-            "clip_norm": 1.0,
-            "key": bytes(32),
-            "name": "a",
-            "split": "b",
-            "memory_limit": 100,
-            "batch_size": 2,
-        }
-    )
-)
+@given(with_one_replaced(PERTURBATION))
 def test_a_perturbation_of_any_setting_is_made_or_refused(case):
     name, arguments = case
     with only_errors_that_name(name):
@@ -89,7 +119,13 @@ def test_a_perturbation_of_any_setting_is_made_or_refused(case):
 
 
 @cases(40, 400)
-@given(with_one_replaced({"epsilon": 5.0, "delta": 1e-5, "clip_norm": 1.0, "randomized_response": 0.5, "classes": 3}))
+@example(("clip_norm", {**PROVEN, "clip_norm": 8e-126}))
+@example(("clip_norm", {**PROVEN, "clip_norm": 7.8e307}))
+@example(("clip_norm", {"epsilon": 5.0, "delta": 1e-5, "clip_norm": 1.7e308}))
+@example(("epsilon", {**PROVEN, "epsilon": 1e120}))
+@example(("classes", {**PROVEN, "classes": 148}))
+@example(("randomized_response", {**PROVEN, "randomized_response": 1e-3}))
+@given(with_one_replaced(PROVEN))
 def test_a_proven_perturbation_of_any_setting_is_made_or_refused(case):
     name, arguments = case
     with only_errors_that_name(name):

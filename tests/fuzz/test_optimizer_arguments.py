@@ -1,11 +1,12 @@
 """Any argument of a private optimizer is taken or refused by its name."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tfdp
-from tests.fuzz.cases import ANYTHING, cases, only_errors_that_name, with_one_replaced
+from tests.fuzz.cases import ANYTHING, NO_SETTINGS, cases, only_errors_that_name, with_one_replaced
 
 PRIVACY = {"l2_norm_clip": 1.0, "noise_multiplier": 1.0}
 TARGET = {"l2_norm_clip": 1.0, "target_epsilon": 3.0, "delta": 1e-5}
@@ -55,6 +56,22 @@ def test_what_is_no_argument_is_refused_by_its_name(case):
         assert np.isfinite(mechanism.l2_norm_clip) and mechanism.l2_norm_clip > 0
         assert mechanism.noise_multiplier is None or 0 <= mechanism.noise_multiplier < np.inf
         assert made.noise_seed is None or made.event_of(mechanism, {}).__class__.__name__ == "NotPrivateEvent"
+
+
+@pytest.mark.parametrize("optimizer", OWN)
+def test_arrays_and_huge_integers_are_refused_by_name(optimizer):
+    run = TARGET if optimizer is tfdp.DirectionalDPAdam else PRIVACY
+    arguments = {**COMMON, **OWN[optimizer], **run}
+    for name in arguments.keys() - {
+        "learning_rate",
+        "momentum",
+        "direction",
+    }:  # Keras's own; and arrays are a direction
+        for value in NO_SETTINGS:
+            if name != "max_physical_batch" or not isinstance(value, int):
+                with only_errors_that_name(name):
+                    optimizer(**{**arguments, name: value})
+                    pytest.fail(f"{name}={value!r} was taken")
 
 
 @cases(10, 100)

@@ -228,7 +228,7 @@ def test_with_a_seed_or_without_noise_nothing_is_claimed():
         ({"noise_multiplier": 1.0, "target_epsilon": 1.0, "delta": 1e-5}, "exactly one of"),
         ({"codebook_size": 0}, "codebook_size must be at least 1"),
         ({"denoise": "median"}, "denoise must be 'ks', 'laplacian' or None"),
-        ({"as_published": 1}, "as_published is True or False"),
+        ({"as_published": 1}, "as_published must be True or False"),
     ],
 )
 def test_wrong_arguments_are_refused_with_what_to_write(arguments, message):

@@ -58,7 +58,7 @@ def test_a_loaded_model_goes_on_with_the_grid(tmp_path):
 
 @pytest.mark.parametrize("grid", ["auto", 1, 2.0**-20, None])
 def test_a_grid_of_the_users_own_is_refused(grid):
-    with pytest.raises(ValueError, match="grid is True or False"):
+    with pytest.raises(ValueError, match="grid must be True or False"):
         tfdp.NoisySGD(0.1, l2_norm_clip=1.0, noise_multiplier=1.0, grid=grid)
 
 

@@ -42,15 +42,16 @@ def epsilon(ledger: Ledger, *, delta: float, accountant: str = "pld") -> float:
 
 def delta(ledger: Ledger, *, epsilon: float, accountant: str = "pld") -> float:
     """The delta at which the ledger is (epsilon, delta)-differentially private."""
-    if epsilon == math.inf:
+    advice = "write the privacy loss to be exceeded, such as 1.0"
+    epsilon = checks.non_negative_or_infinite("epsilon", epsilon, advice)
+    if math.isinf(epsilon):
         return 0.0
-    epsilon = checks.non_negative("epsilon", epsilon, "write the privacy loss to be exceeded, such as 1.0")
     named = named_accountant(accountant)
     return named.delta(ledger, epsilon) if checked_ledger(ledger).steps else 0.0
 
 
 def named_accountant(accountant: str) -> ModuleType:
-    if not isinstance(accountant, str) or accountant not in _ACCOUNTANTS:
+    if not checks.is_one_of(accountant, _ACCOUNTANTS):
         names = ", ".join(repr(name) for name in _ACCOUNTANTS)
         raise ValueError(f"accountant must be one of {names}, not {accountant!r}")
     return _ACCOUNTANTS[accountant]

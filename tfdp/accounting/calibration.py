@@ -89,7 +89,7 @@ def max_more_steps(
     if steps >= _MOST_STEPS:
         raise ValueError(
             f"target_epsilon {budget.target_epsilon:g} at delta {budget.delta:g} allows more than {_MOST_STEPS:,} steps: "
-            "it does not bind; lower target_epsilon or the noise, or set the number of steps yourself"
+            "it does not bind; lower target_epsilon or noise_multiplier, raise sampling_rate, or set the number of steps yourself"
         )
     return steps
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+import sys
+from collections.abc import Iterable
+
+_MOST = int(sys.float_info.max)
 
 
 def real(name: str, value: object, advice: str) -> float:
     """`value` as a finite float; `advice` completes the error message."""
     try:
         number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
-    except OverflowError:  # an int beyond all floats
-        number = math.inf
+    except OverflowError:
+        raise ValueError(f"{name} must be a finite number, not an integer beyond all floats: {advice}") from None
     if not math.isfinite(number):
         raise ValueError(f"{name} must be a finite number, not {value!r}: {advice}")
     return number
@@ -25,6 +29,12 @@ def non_negative(name: str, value: object, advice: str) -> float:
     return number + 0.0  # turns -0.0 into 0.0
 
 
+def non_negative_or_infinite(name: str, value: object, advice: str) -> float:
+    if isinstance(value, numbers.Real) and value == math.inf:  # an array may not be compared
+        return math.inf
+    return non_negative(name, value, advice)
+
+
 def positive(name: str, value: object, advice: str) -> float:
     number = real(name, value, advice)
     if number <= 0:
@@ -33,16 +43,29 @@ def positive(name: str, value: object, advice: str) -> float:
 
 
 def count(name: str, value: object, advice: str, at_least: int = 0) -> int:
-    """`value` as an int. A float is refused: silently rounding a number of steps would change the claim."""
+    """`value` as an int that a float can hold. A float is refused: silently rounding a number of steps would change the claim."""
     if isinstance(value, bool):
         raise ValueError(f"{name} must be a whole number, not {value!r}: {advice}")
     try:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise ValueError(f"{name} must be a whole number, not {value!r}: {advice}") from None
+    if abs(number) > _MOST:
+        raise ValueError(f"{name} must be a whole number that is not beyond all floats: {advice}")
     if number < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {number}: {advice}")
     return number
+
+
+def true_or_false(name: str, value: object, why: str = "") -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be True or False, not {value!r}{why and ': '}{why}")
+    return value
+
+
+def is_one_of(value: object, names: Iterable[str]) -> bool:
+    """Whether it is one of these strings; of an array, which `in` would compare entry by entry, False."""
+    return isinstance(value, str) and value in names
 
 
 def delta(value: object) -> float:

@@ -16,6 +16,7 @@ from tfdp.noise import Gaussian, Noise
 
 # Nasr et al. 2020, section 5: smaller draws are replaced by 0.
 _SMALLEST = 1e-5
+_LARGEST = 1e140  # so that squares, of 10^27 weights, have a sum
 _ALONE = 2**10  # of the largest magnitudes; and about as many runs
 _STANDARD_NORMAL = Gaussian(1.0)
 
@@ -94,7 +95,13 @@ def _magnitudes(codebook: Codebook) -> np.ndarray:
     random = np.random.RandomState(codebook.seed)
     rows = np.empty((codebook.size, len(counts)), dtype=np.float32)
     for row in rows:
-        row[:] = _unit_norm(_sorted_draws(codebook, random), counts)
+        draws = _sorted_draws(codebook, random)
+        if not draws[-1] < _LARGEST:
+            raise ValueError(
+                f"codewords of {codebook.distribution!r} cannot be priced or encoded with: their norm is beyond all floats. They are "
+                "scaled to norm 1 whatever the distribution's size, so write a smaller one"
+            )
+        row[:] = _unit_norm(draws, counts)
     rows.setflags(write=False)
     return rows
 

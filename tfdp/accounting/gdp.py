@@ -151,9 +151,8 @@ def noise_for_mu(mu: float, sampling_rate: float, steps: int) -> float:
 
 
 def checked_mu(mu: float) -> float:
-    if mu == math.inf:
-        return mu
-    return checks.non_negative("mu", mu, "write the parameter of Gaussian differential privacy, such as 1.0")
+    advice = "write the parameter of Gaussian differential privacy, such as 1.0"
+    return checks.non_negative_or_infinite("mu", mu, advice)
 
 
 def mu_of(ledger: Ledger) -> tuple[float, bool]:

@@ -14,6 +14,7 @@ _PROBES = np.concatenate(
 )
 _TAILS = np.array([0.4, 0.25, 0.1, 1e-2, 1e-4, 1e-8])
 _TOLERANCE = 1e-12
+_MOST = 1e100
 
 
 def check_noise(noise: Noise) -> None:
@@ -56,6 +57,8 @@ def _hidden(noise: Noise) -> str | None:
 
 @functools.lru_cache(maxsize=128)
 def _refusal(noise: Noise) -> str | None:
+    if not 1 / _MOST <= noise.unit <= _MOST:
+        return f"it is beyond what densities can be computed for: half its interquartile range is {noise.unit:.3g}"
     x = noise.unit * _PROBES
     right, left = noise.log_density(x), noise.log_density(-x)
     if not np.isfinite(right[0]):

@@ -76,8 +76,8 @@ def record_mu(epsilon: float, delta: float, probability: float, classes: int) ->
     epsilon, delta = checks.target_epsilon(epsilon), checks.delta(delta)
     if record_delta(0.0, probability, classes, epsilon) > delta:
         raise ValueError(
-            f"epsilon {epsilon:g} at delta {delta:g} is less than the labels alone cost, {label_epsilon(probability, classes):.4g}: "
-            "write a larger epsilon, or randomise labels with a larger probability"
+            f"epsilon {epsilon:g} at delta {delta:g} is less than the labels alone cost, {label_epsilon(probability, classes):.4g} "
+            f"with {classes} classes: write a larger epsilon, or randomise labels with a larger probability (randomized_response=)"
         )
     low, high = 0.0, gdp.mu_for(epsilon, delta)
     while (middle := (low + high) / 2) not in (low, high):

@@ -46,13 +46,11 @@ class Sampling:
             object.__setattr__(self, field, checks.count(field, size, _SIZE_ADVICE, at_least=1))
 
     def _normalise_public_size(self) -> None:
-        public = self.public_size  # type: ignore[attr-defined]
-        if not isinstance(public, bool):
-            raise ValueError(
-                f"public_size must be True or False, not {public!r}: it says whether `size` is a public, "
-                "rounded "
-                "number that does not depend on the records; the number itself goes into `size`"
-            )
+        why = (
+            "it says whether `size` is a public, rounded number that does not depend on the records; the number itself goes into "
+            "`size`"
+        )
+        checks.true_or_false("public_size", self.public_size, why)  # type: ignore[attr-defined]
 
 
 @dataclasses.dataclass(frozen=True)

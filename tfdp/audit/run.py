@@ -180,7 +180,7 @@ def weights_of(planted: Planted, included: np.ndarray) -> object:
 
 
 def _chosen_attack(attack: str, canaries: Canaries) -> type[Attack]:
-    if attack not in _ATTACKS:
+    if not checks.is_one_of(attack, _ATTACKS):
         raise ValueError(f"attack must be one of {', '.join(_ATTACKS)}, not {attack!r}.")
     if isinstance(canaries, GradientCanaries):
         if attack == "black_box":

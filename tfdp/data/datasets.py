@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tfdp.accounting import checks
+
 Features = np.ndarray | dict[str, np.ndarray]
 Part = tuple[Features, np.ndarray]
 
@@ -108,8 +110,8 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> TrainAndTest:
         ValueError: there is no such name, or the file does not hold what the name stands for.
         FileNotFoundError: it is nowhere; with what to put where.
     """
-    if name not in KNOWN:
-        raise ValueError(f"There is no data set {name!r}. There are {', '.join(KNOWN)}.")
+    if not checks.is_one_of(name, KNOWN):
+        raise ValueError(f"There is no data set of the name {name!r}. There are {', '.join(KNOWN)}.")
     known = KNOWN[name]
     if name == EMBEDDED:
         return _ready(name, known, _embedded())

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tfdp.accounting import Shuffled
+from tfdp.accounting import Shuffled, checks
 from tfdp.data import pipeline_graph
 
 _FIX = "Write it as dataset.shuffle(...).batch(batch_size).repeat()"
@@ -129,7 +129,7 @@ def declare_sampling(dataset: tf.data.Dataset, how: str, *, size: int, batch_siz
 
 
 def _check_name(how: str) -> None:
-    if how == "shuffled":
+    if checks.is_one_of(how, ("shuffled",)):
         return
     reason = (
         "Poisson lots can't be declared, only drawn: give the records to fit or to tfdp.data.PoissonBatches"

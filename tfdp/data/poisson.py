@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-import math
 import operator
 from typing import Any
 
@@ -109,7 +108,7 @@ class PoissonBatches:
 
     @property
     def steps_per_epoch(self) -> int:
-        return math.ceil(self._counted_size / self.batch_size)
+        return -(-self._counted_size // self.batch_size)
 
     @property
     def sampling(self) -> Poisson | FullBatch:
@@ -198,10 +197,4 @@ class PoissonBatches:
 
 
 def _positive_int(name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if isinstance(value, bool) or number < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}.")
-    return number
+    return checks.count(name, value, "write a whole number of at least 1", at_least=1)

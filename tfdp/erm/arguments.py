@@ -33,11 +33,11 @@ _OWN = {
 
 def check_arguments(given: dict[str, Any]) -> None:
     method = given["method"]
-    if not isinstance(method, str) or method not in NEIGHBOURS:
+    if not checks.is_one_of(method, NEIGHBOURS):
         raise ValueError(f"method must be one of {', '.join(map(repr, NEIGHBOURS))}, not {method!r}.")
     _check_common(given)
     known = NEIGHBOURS[method]
-    if given["neighbours"] is not None and not _is_one_of(given["neighbours"], known):
+    if given["neighbours"] is not None and not checks.is_one_of(given["neighbours"], known):
         raise ValueError(
             f"neighbours must be {' or '.join(repr(str(relation)) for relation in known)} with method={method!r}, not "
             f"{given['neighbours']!r}."
@@ -80,10 +80,6 @@ def _check_output(given: dict[str, Any]) -> None:
         raise ValueError("batch_size goes with passes=, bolt-on SGD: without it all records are used at once.")
     if given["passes"] is not None and given["gradient_steps"] is not None:
         raise ValueError("Give passes= (bolt-on SGD) or gradient_steps= (gradient descent), not both.")
-
-
-def _is_one_of(value: Any, names: tuple[str, ...]) -> bool:
-    return isinstance(value, str) and value in names
 
 
 def _check_amount(name: str, value: Any, advice: str) -> None:

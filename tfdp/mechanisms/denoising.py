@@ -11,6 +11,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from tfdp.accounting import checks
 from tfdp.gradients import Ellipsoid
 from tfdp.noise import Noise
 
@@ -21,7 +22,7 @@ _LEAST_TAIL = 1e-20
 
 
 def check_denoise(denoise: str | None) -> str | None:
-    if denoise is not None and (not isinstance(denoise, str) or denoise not in (KS, LAPLACIAN)):
+    if denoise is not None and not checks.is_one_of(denoise, (KS, LAPLACIAN)):
         raise ValueError(f"denoise must be {KS!r}, {LAPLACIAN!r} or None, not {denoise!r}.")
     return denoise
 

@@ -111,6 +111,7 @@ class DirectionalMechanism(GaussianMechanism):
 
     def _full_gradient(self, noise_multiplier, share, every) -> FullGradient | None:
         wanted = isinstance(self.direction, str) and self.direction == FULL_GRADIENT
+        share = number("direction_budget", share, positive=True)
         settings = {"direction_noise_multiplier": noise_multiplier, "direction_steps": every}
         given = [name for name, value in settings.items() if value is not None]
         if not wanted:
@@ -125,7 +126,7 @@ class DirectionalMechanism(GaussianMechanism):
                 f"direction={FULL_GRADIENT!r} would pay for a direction of which s_min=s_max=1 makes nothing. Give other "
                 "bounds, or leave out direction."
             )
-        if not 0 < number("direction_budget", share, positive=True) < 1:
+        if not share < 1:
             raise ValueError(f"direction_budget is a share of target_epsilon: between 0 and 1, not {share!r}.")
         every = None if every is None else steps_between("direction_steps", every, 1)
         if (self.noise_multiplier is None) != (noise_multiplier is None):
@@ -136,7 +137,7 @@ class DirectionalMechanism(GaussianMechanism):
             )
         if noise_multiplier is not None:
             noise_multiplier = number("direction_noise_multiplier", noise_multiplier, positive=False)
-        return FullGradient(self.l2_norm_clip, noise_multiplier, every, float(share))
+        return FullGradient(self.l2_norm_clip, noise_multiplier, every, share)
 
     @property
     def is_a_sphere(self) -> bool:

@@ -85,9 +85,7 @@ class EncodedMechanism(GaussianMechanism):
         self.microbatch_size = checks.count(
             "microbatch_size", microbatch_size, "write 1, or how many examples are encoded as one", at_least=1
         )
-        if not isinstance(as_published, bool):
-            raise ValueError(f"as_published is True or False, not {as_published!r}.")
-        self.as_published = as_published
+        self.as_published = checks.true_or_false("as_published", as_published)
         if self.microbatch_size > 1 and not as_published:
             raise ValueError(
                 f"microbatch_size={microbatch_size!r}: the paper's claim does not hold for gradients that are encoded together, and "

@@ -214,7 +214,7 @@ def number(name: str, value: float, positive: bool) -> float:
     wanted = "a positive finite number" if positive else "a finite number of at least 0"
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # OverflowError: an int beyond all floats
         number = math.nan
     if isinstance(value, bool | str) or not math.isfinite(number) or number < 0 or (positive and number == 0):
         raise ValueError(f"{name} must be {wanted}, not {value!r}.")

@@ -124,7 +124,12 @@ class Noise(abc.ABC):
 
 def positive(name: str, value: object, advice: str) -> float:
     """`value` as a positive finite float, or an error that `advice` completes."""
-    number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+    try:
+        number = math.nan if isinstance(value, bool) or not isinstance(value, numbers.Real) else float(value)
+    except OverflowError:
+        raise ValueError(
+            f"{name} must be a positive finite number, not an integer beyond all floats: {advice}"
+        ) from None
     if not (math.isfinite(number) and number > 0):
         raise ValueError(f"{name} must be a positive finite number, not {value!r}: {advice}")
     return number

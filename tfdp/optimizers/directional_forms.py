@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+from tfdp.accounting import checks
 from tfdp.mechanisms import (
     CompressedMechanism,
     DirectionalMechanism,
@@ -15,6 +16,7 @@ from tfdp.mechanisms import (
 _FULL = ("direction_noise_multiplier", "direction_budget", "direction_steps")
 _SOUND = ("direction", "moments", "s_min", "s_max", "decay", *_FULL)
 _PRUNED_BEFORE = (*_SOUND, "pruning_ratio", "support_steps")
+_RATIO = "write the share of all coordinates to prune, such as 0.9, which keeps the largest tenth"
 _PUBLISHED = ("direction", "direction_budget", "direction_noise_multiplier")
 
 
@@ -45,7 +47,7 @@ def check_target_of_published(arguments: dict[str, Any]) -> None:
     """Before noise and target are checked in general, which knows of other ways."""
     given = {name: arguments.get(name) for name in ("target_epsilon", "delta")}
     noises = [arguments.get(name) for name in ("noise_multiplier", "direction_noise_multiplier")]
-    if noises != [None, None] or given["target_epsilon"] is None or given["delta"] is None:
+    if any(noise is not None for noise in noises) or given["target_epsilon"] is None or given["delta"] is None:
         raise ValueError(
             "as_published=True finds its noise by the paper's formula, for a target: give target_epsilon= and delta=, and no "
             "noise_multiplier= and direction_noise_multiplier=."
@@ -59,13 +61,12 @@ def chosen_form(arguments: dict[str, Any]) -> Form:
         ValueError: arguments that do not go together.
     """
     as_published, pruning = arguments.pop("as_published", False), arguments.pop("pruning", None)
-    if not isinstance(as_published, bool):
-        raise ValueError(f"as_published is True or False, not {as_published!r}.")
-    if pruning not in (None, *_PRUNED):
+    checks.true_or_false("as_published", as_published)
+    if pruning is not None and not checks.is_one_of(pruning, _PRUNED):
         raise ValueError(
             f'pruning must be "compress", "support" or "random" (or left out, which is "compress"), not {pruning!r}.'
         )
-    prunes = arguments.get("pruning_ratio", 0.0) != 0.0
+    prunes = checks.non_negative("pruning_ratio", arguments.get("pruning_ratio", 0.0), _RATIO) > 0
     if not prunes:
         arguments.pop("pruning_ratio", None)
         if pruning is not None:

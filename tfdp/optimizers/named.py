@@ -104,6 +104,8 @@ class NamedOptimizer(PrivateOptimizer):
             )
         if "num_microbatches" in arguments:
             raise ValueError("num_microbatches is not needed: every example is clipped by itself. Leave it out.")
+        if name is not None and not isinstance(name, str):
+            raise ValueError(f"name must be a string or None, not {name!r}.")
         check_privacy(noise_multiplier, target_epsilon, delta, accountant, noise_seed)
         if "epsilon" in arguments and checks.non_negative("epsilon", arguments["epsilon"], _DIVISOR) >= 0.01:
             raise ValueError(
@@ -154,9 +156,7 @@ class Noisy(NamedOptimizer):
 
     def _mechanism(self, arguments: dict, privacy: dict) -> GaussianMechanism:
         grid = arguments.pop("grid", False)
-        if not isinstance(grid, bool):
-            raise ValueError(f"grid is True or False, not {grid!r}.")
-        kind = GaussianOnGridMechanism if grid else GaussianMechanism
+        kind = GaussianOnGridMechanism if checks.true_or_false("grid", grid) else GaussianMechanism
         return kind(privacy["l2_norm_clip"], privacy["noise_multiplier"])
 
     def get_config(self):

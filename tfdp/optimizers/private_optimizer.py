@@ -68,6 +68,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
             raise ValueError("The inner optimizer is private already: use it by itself.")
         check_inner(inner_optimizer)
         check_mechanism(mechanism, max_physical_batch, denoise)
+        checks.true_or_false("private_logs", private_logs)
         check_privacy(mechanism.noise_multiplier, target_epsilon, delta, accountant, noise_seed)
         mechanism.check_target(target_epsilon, delta, accountant)
         super().__init__(learning_rate=0.0, name=name)
@@ -78,7 +79,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         self.budget = None if target_epsilon is None else Budget(target_epsilon, delta, accountant)
         self.max_physical_batch = max_physical_batch
         self.noise_seed = noise_seed
-        self.private_logs = bool(private_logs)
+        self.private_logs = private_logs
         self.denoise = denoise
         self._begin_counting()
         self._secret = Untracked(SecretGenerator(noise_seed))

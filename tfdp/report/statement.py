@@ -113,8 +113,7 @@ def privacy_statement(
         TypeError: `model` is neither.
         ValueError: a delta outside of (0, 1), or none where the number of records is not known.
     """
-    if not isinstance(settings_fixed_beforehand, bool):
-        raise ValueError(f"settings_fixed_beforehand is True or False, not {settings_fixed_beforehand!r}.")
+    checks.true_or_false("settings_fixed_beforehand", settings_fixed_beforehand)
     return statement_of(facts_of(model), delta, settings_fixed_beforehand)
 
 

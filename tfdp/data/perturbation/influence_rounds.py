@@ -30,7 +30,7 @@ class Setting:
     damping: float
 
     def __post_init__(self):
-        if self.rule not in RULES:
+        if not checks.is_one_of(self.rule, RULES):
             raise ValueError(f"rule must be one of {', '.join(map(repr, RULES))}, not {self.rule!r}.")
         self.noise(1, 1)
         checks.count("local_steps", self.local_steps, "write how many records a round takes, such as 10", 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 from tfdp.accounting import checks, perturbation
 from tfdp.accounting.analytic_gaussian import gaussian_stddev
+from tfdp.accounting.gdp import mu_for
 from tfdp.accounting.randomized_response import record_mu
 from tfdp.data.perturbation import dataset as perturbed_dataset
 from tfdp.data.perturbation import files, fingerprints
@@ -118,10 +120,11 @@ class InputPerturbation:
         clip_norm = checks.positive("clip_norm", clip_norm, "write the most a record's features may weigh, such as 1.0")
         epsilon, left = checks.target_epsilon(epsilon), left_of(checks.delta(delta))
         labels = _labels(others.get("randomized_response", 0.0), others.get("classes"))
+        mu = mu_for(epsilon, left) if labels is None else record_mu(epsilon, left, labels.probability, labels.count)
+        stddev = 2 * clip_norm / mu if mu else math.inf
+        _check_size(stddev, f"epsilon {epsilon:g} at delta {delta:g} with clip_norm {clip_norm:g}")
         if labels is None:
             stddev = gaussian_stddev(epsilon, left, 2 * clip_norm)
-        else:
-            stddev = 2 * clip_norm / record_mu(epsilon, left, labels.probability, labels.count)
         made = cls(stddev, clip_norm, key, **others)
         if made._release.tails > delta - left:
             raise ValueError(
@@ -164,8 +167,7 @@ class InputPerturbation:
             constant: c, which the papers don't give.
             key: as for `InputPerturbation`; so are the others.
         """
-        if not isinstance(pl, bool):
-            raise ValueError(f"pl must be True or False, not {pl!r}.")
+        checks.true_or_false("pl", pl)
         if (strong_convexity is not None) + pl + (sampling_rate is not None) != 1:
             raise ValueError(
                 "Give exactly one of strong_convexity= (eq. 9), pl=True (eq. 12) and sampling_rate= (eq. 10): each has a formula of "
@@ -179,6 +181,7 @@ class InputPerturbation:
             stddev = perturbation.input_noise(epsilon, delta, steps, n, lipschitz, strong_convexity, constant)
             where = f"Kang et al. 2020, input perturbation, {'theorem 3, eq. 12' if pl else 'theorem 1, eq. 9'}"
             reason = perturbation.INPUT_REASON
+        _check_size(stddev, "The formula, with these epsilon, delta, steps, lipschitz and constant,")
         made = cls(stddev, 1.0, key, **others)
         how = f"{where}: {steps:,} steps on {n:,} records, Lipschitz constant {lipschitz:g}, c = {constant:g}"
         release = made._release
@@ -251,6 +254,14 @@ class InputPerturbation:
 
     def __repr__(self) -> str:
         return f"InputPerturbation(stddev={self.stddev:g}, clip_norm={self.clip_norm:g})"
+
+
+def _check_size(stddev: float, asked_by: str) -> None:
+    if not _LEAST_STDDEV <= stddev < math.inf:
+        raise ValueError(
+            f"{asked_by} asks for noise of standard deviation {stddev:g}, which can't be computed with: write numbers that are less "
+            "extreme."
+        )
 
 
 def _labels(probability: float, classes: int | Sequence[int] | None) -> RandomizedLabels | None:

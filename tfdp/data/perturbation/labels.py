@@ -80,8 +80,11 @@ class RandomizedLabels:
 def _classes(classes: int | Sequence[int]) -> np.ndarray:
     advice = "write how many labels there are, such as 10, or all of them, such as (-1, 1): they are public"
     if isinstance(classes, (Sequence, np.ndarray)) and not isinstance(classes, str) and np.ndim(classes):
-        found = np.unique(np.asarray(classes))
-        if len(found) != len(classes) or found.dtype.kind not in "iuf" or not np.isfinite(found).all():
+        try:
+            found = np.unique(np.asarray(classes))
+        except (TypeError, ValueError):  # of several kinds or lengths, which can't be put in order
+            found = np.array([None])
+        if found.dtype.kind not in "iuf" or len(found) != len(classes) or not np.isfinite(found).all():
             raise ValueError(f"classes must be different numbers, not {classes!r}: {advice}")
     else:
         number = checks.count("classes", classes, advice, at_least=2)
