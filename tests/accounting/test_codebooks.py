@@ -93,4 +93,4 @@ def test_another_distribution_gives_other_codewords():
 @pytest.mark.parametrize("distribution", [Cauchy(1e300), Gaussian(1e300), Gaussian(1e200)])
 def test_magnitudes_whose_norm_is_beyond_floats_are_refused(distribution):
     with pytest.raises(ValueError, match="cannot be priced"):
-        Codebook(10, 2, distribution).magnitudes
+        Codebook(10, 2, distribution).codeword(0)

@@ -283,5 +283,5 @@ def test_once_through_shows_every_record_once_in_parts_of_one_shape(rows, shards
 
 
 def test_once_through_needs_a_row_at_least():
-    with pytest.raises(ValueError, match="rows must be .*whole number of at least 1"):
+    with pytest.raises(ValueError, match=r"rows must be .*whole number of at least 1"):
         PoissonBatches(np.arange(20), batch_size=5).once_through(0)
