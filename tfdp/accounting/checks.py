@@ -8,7 +8,7 @@ import operator
 import sys
 from collections.abc import Iterable
 
-_MOST = int(sys.float_info.max)
+_MOST = sys.float_info.max
 
 
 def real(name: str, value: object, advice: str) -> float:
@@ -50,10 +50,10 @@ def count(name: str, value: object, advice: str, at_least: int = 0) -> int:
         number = operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         raise ValueError(f"{name} must be a whole number, not {value!r}: {advice}") from None
-    if abs(number) > _MOST:
-        raise ValueError(f"{name} must be a whole number that is not beyond all floats: {advice}")
     if number < at_least:
         raise ValueError(f"{name} must be at least {at_least}, got {number}: {advice}")
+    if number > _MOST:
+        raise ValueError(f"{name} must be at most {_MOST:.2g}: {advice}")
     return number
 
 
