@@ -26,6 +26,7 @@ from tfdp.accounting import (
 from tfdp.accounting.codeword_loss import Encoded, codeword_loss, sampled_loss
 from tfdp.accounting.coordinate_loss import coordinate_loss
 from tfdp.accounting.loss_grids import Power, composed
+from tfdp.accounting.noise_checks import check_noise
 from tfdp.noise import Cauchy, Gaussian, HyperbolicSecant, Laplace, StudentT, VarianceGamma
 
 FAMILIES = [
@@ -189,3 +190,9 @@ def test_encoded_and_gaussian_lines_are_composed_together():
 def test_the_total_variation_of_a_step_bounds_its_delta():
     release = Encoded(Laplace(1.0), BOOK, RATE, 1)
     assert release.total_variation() >= release.one_step(1e-4).remove.get_delta_for_epsilon(0.0) * (1 - 1e-3)
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_noise_beyond_what_densities_are_computed_for_is_refused(size):
+    with pytest.raises(ValueError, match="cannot be priced: it is beyond"):
+        check_noise(Laplace(size))
