@@ -1,11 +1,13 @@
 """The bound from guesses, against closed forms, the paper's numbers, exact mechanisms and simulation."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import optimize, sparse, special, stats
 
+from tfdp.audit import bounds
 from tfdp.audit.bounds import epsilon_lower_bound, p_value
 
 
@@ -52,6 +54,56 @@ def test_no_leaky_mechanism_is_right_more_often_than_the_bound_allows(epsilon, d
     for correct in range(100, canaries + 1, 5):
         exact = leaky_tail(canaries, epsilon, delta, groups, correct)
         assert max(exact) <= p_value(epsilon, delta, canaries=canaries, guesses=canaries, correct=correct) * (1 + 1e-12)
+
+
+def most_that_any_release_allows(canaries: int, guesses: int, correct: int, epsilon: float, delta: float) -> float:
+    """P[correct or more], the largest over all (epsilon, delta)-private maps from coins to guesses: a linear program."""
+    coins = np.array(list(itertools.product([0, 1], repeat=canaries)))
+    told = [
+        (list(places), guess)
+        for places in itertools.combinations(range(canaries), guesses)
+        for guess in itertools.product([0, 1], repeat=guesses)
+    ]
+    states, outputs = len(coins), len(told)
+    reached = np.array([[np.sum(coin[places] == guess) >= correct for places, guess in told] for coin in coins])
+    pairs = np.argwhere(np.abs(coins[:, None] - coins[None]).sum(2) == 1)
+    rows = np.arange(len(pairs))
+    chosen = [sparse.csr_matrix((np.ones(len(pairs)), (rows, pairs[:, j])), (len(pairs), states)) for j in (0, 1)]
+    one = sparse.eye(outputs)  # a slack for each pair and output, and at most delta of it for each pair
+    excess = sparse.kron(chosen[0] - math.exp(epsilon) * chosen[1], one)
+    slack = sparse.eye(len(pairs) * outputs)
+    of_pair = sparse.kron(sparse.eye(len(pairs)), np.ones((1, outputs)))
+    private = sparse.bmat([[excess, -slack], [sparse.csr_matrix((len(pairs), states * outputs)), of_pair]])
+    limits = np.concatenate([np.zeros(len(pairs) * outputs), np.full(len(pairs), delta)])
+    whole = sparse.kron(sparse.eye(states), np.ones((1, outputs)))
+    whole = sparse.hstack([whole, sparse.csr_matrix((states, len(pairs) * outputs))])
+    wanted = np.concatenate([reached.ravel() / -states, np.zeros(len(pairs) * outputs)])
+    return -optimize.linprog(wanted, private, limits, whole, np.ones(states), method="highs").fun
+
+
+@pytest.mark.parametrize(("canaries", "guesses"), [(1, 1), (2, 1), (2, 2), (3, 2), (3, 3)])
+@pytest.mark.parametrize("epsilon", [0.3, 2.5])
+def test_no_release_at_all_is_right_more_often_than_the_bound_allows(canaries, guesses, epsilon):
+    """Also where nearly every number of right guesses is reached, and the published bound is too small."""
+    delta, right = 0.01, special.expit(epsilon)
+    for correct in range(1, guesses + 1):
+        most = most_that_any_release_allows(canaries, guesses, correct, epsilon, delta)
+        assert most <= p_value(epsilon, delta, canaries=canaries, guesses=guesses, correct=correct) + 1e-9
+        tail = stats.binom.sf(correct - 1, guesses, right)
+        paid = canaries * delta * bounds._most_for_delta(right, guesses, correct)
+        assert most == pytest.approx(min(1.0, tail + paid), abs=1e-9)
+
+
+@pytest.mark.parametrize(("guesses", "epsilon"), list(itertools.product((1, 4, 30, 300), (0.1, 1.0, 4.0))))
+def test_where_something_is_refuted_the_published_bound_is_larger_than_it_need_be(guesses, epsilon):
+    """Else numbers of the paper's program would not be ours."""
+    right, numbers = special.expit(epsilon), np.arange(1, guesses + 1)
+    refuting = numbers[stats.binom.sf(numbers - 1, guesses, right) <= 0.5]
+    for correct in refuting[:: max(1, len(refuting) // 8)]:
+        below = stats.binom.cdf(correct - 1, guesses, right)
+        below = below - stats.binom.cdf(correct - 1 - np.arange(1, correct + 1), guesses, right)
+        published = 2 * np.max(below / np.arange(1, correct + 1))
+        assert bounds._most_for_delta(right, guesses, int(correct)) < published
 
 
 def test_what_the_bound_pays_for_delta_is_what_mechanisms_use_to_a_factor():
