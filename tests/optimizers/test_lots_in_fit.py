@@ -60,13 +60,17 @@ def test_one_record_is_a_data_set():
 
 
 def test_the_sum_is_divided_by_the_expected_lot_size_not_the_realised_one():
-    """Records are one-hot, so the change of each kernel row tells the share of its own record."""
-    size = 16
+    """Records are one-hot, so the move of each kernel row tells the share of its own record. That all eight lots are as large as
+    expected, so that nothing shows, happens four times in a million."""
+    size, kernels = 16, []
     model = keras.Sequential([keras.Input((size,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
     tiny.private(tfdp.NoisySGD(1.0, l2_norm_clip=1.0, noise_multiplier=0.0), model)
-    model.fit(np.eye(size, dtype="float32"), np.full((size, 1), 9.0), batch_size=5, steps_per_epoch=1, verbose=0)
-    shares = model.get_weights()[0][:, 0]
+    keep = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: kernels.append(model.get_weights()[0]))
+    x, y = np.eye(size, dtype="float32"), np.full((size, 1), 9.0)
+    model.fit(x, y, batch_size=5, steps_per_epoch=8, verbose=0, callbacks=[keep])
+    shares = np.diff([np.zeros_like(kernels[0]), *kernels], axis=0)
     drawn = shares != 0
+    assert len(kernels) == 8 and drawn.any()
     np.testing.assert_allclose(shares[drawn], 1 / 5, rtol=1e-5)
 
 
