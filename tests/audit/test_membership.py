@@ -1,13 +1,15 @@
 """Membership inference by the loss, against brute force over thresholds and the trade-off curve."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn import metrics
 
 import tfdp
 from tests.optimizers.tiny import X, Y, linear, noisy, train
-from tfdp.accounting import tradeoff
 from tfdp.audit import membership_inference
 from tfdp.audit.membership import area_under_curve, true_positive_rate
 
@@ -44,9 +46,20 @@ def test_losses_are_the_models_and_the_bound_is_its_ledgers():
     losses = [np.square(x @ kernel + bias - y)[:, 0] for x, y in ((X, Y), others)]
     assert found.auc == pytest.approx(area_under_curve(*losses), abs=1e-3)
     assert (found.members, found.others, found.status) == (8, 700, "proven")
-    curve = tradeoff(model.optimizer.ledger)
-    assert found.largest_true_positive_rates == {rate: 1 - curve(rate) for rate in (0.001, 0.01)}
-    assert "no attack finds more than" in str(found)
+    assert "on average no attack finds more than" in str(found)
+    mu = math.sqrt(2)  # two steps of all records, each at a noise multiplier of 1
+    for rate, largest in found.largest_true_positive_rates.items():
+        assert largest == pytest.approx(stats.norm.cdf(stats.norm.ppf(rate) + 2 * mu), rel=1e-9)
+
+
+def test_the_bound_holds_where_one_record_takes_the_place_of_another():
+    """The training set is x or w alone, and their gradients are opposite: a release of the sum tells them apart by 2 clips."""
+    model = linear()
+    model.compile(optimizer=noisy(), loss="mse")
+    train(model, X[:1], Y[:1])
+    found = membership_inference(model, (X[:1], Y[:1]), (X[1:2], Y[1:2])).largest_true_positive_rates
+    attack = {rate: stats.norm.sf(stats.norm.isf(rate) - 2.0) for rate in found}  # the release is N(1, 1) or N(-1, 1)
+    assert all(attack[rate] <= found[rate] * (1 + 1e-9) for rate in found)
 
 
 def test_a_model_that_knows_its_records_by_heart_is_found_out():

@@ -25,8 +25,8 @@ class MembershipInference:
         auc: the probability that a member looks more like one than another record does (a half for each tie).
         true_positive_rates: by false positive rate (0.1 % and 1 %): the largest share of members below one threshold that at
             most this share of the others is below.
-        largest_true_positive_rates: by the same: the most that any attack can find, by the trade-off curve of the model's
-            ledger. None if the model has no ledger that says so.
+        largest_true_positive_rates: by the same: the most that any attack can find on average over trainings, by the trade-off
+            curve of the model's ledger. None if the model has no ledger that says so.
         status: of that curve: proven or not.
         members, others: how many there were.
     """
@@ -47,7 +47,7 @@ class MembershipInference:
             none = "" if rate * self.others >= 1 else f" ({self.others:,} are too few: none of them)"
             line = f"Accusing {rate:.1%} of the others{none} finds {found:.2%} of the members"
             if self.largest_true_positive_rates is not None:
-                line += f"; no attack finds more than {self.largest_true_positive_rates[rate]:.2%} ({self.status})"
+                line += f"; on average no attack finds more than {self.largest_true_positive_rates[rate]:.2%} ({self.status})"
             lines.append(f"{line}.")
         return "\n".join(lines)
 
@@ -62,7 +62,8 @@ def membership_inference(
 
     Thresholds are chosen with the answers at hand, so the rates found flatter the attack a little; with few others, 0.1 % of them is
     less than one record, and such a rate is that of accusing none. The bound speaks of one record against all that the attacker
-    knows of the others, so the mean over members may be far below it.
+    knows of the others, so the mean over members may be far below it. It takes the curve twice: a training set with one record,
+    and one with another in its place, from which a record of the others is missing, are two steps of the ledger's relation apart.
 
     Example:
 
@@ -86,7 +87,7 @@ def membership_inference(
         attack="loss" if shadows is None else "likelihood ratio",
         auc=area_under_curve(*losses),
         true_positive_rates={rate: true_positive_rate(*losses, rate) for rate in RATES},
-        largest_true_positive_rates=None if bound is None else {r: bound.true_positive_rate(r) for r in RATES},
+        largest_true_positive_rates=None if bound is None else {r: _largest_rate(bound, r) for r in RATES},
         status=None if bound is None else bound.status,
         members=len(losses[0]),
         others=len(losses[1]),
@@ -127,6 +128,12 @@ def _by_likelihood_ratio(model, members, others, shadows: Shadows) -> list[np.nd
     confidences = [confidences_of(model, *(np.asarray(part) for part in records)) for records in (members, others)]
     ratios = np.nan_to_num(shadows.likelihood_ratios(np.concatenate(confidences)), nan=-np.inf)
     return np.split(-ratios, [sizes[0]])
+
+
+def _largest_rate(curve: Tradeoff, false_positive_rate: float) -> float:
+    """Of members found. Record x is a member, w is not. In a training set with w in place of x, x is accused as often as any of the
+    others; in one with neither at most 1 - f of that, in one with x at most 1 - f of that again."""
+    return curve.true_positive_rate(curve.true_positive_rate(false_positive_rate))
 
 
 def _bound(ledger: Ledger) -> Tradeoff | None:
