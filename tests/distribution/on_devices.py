@@ -51,6 +51,16 @@ class OwnLoss(keras.Sequential):
         return keras.losses.MeanSquaredError()(y, y_pred)
 
 
+def validated() -> list:
+    """Seven records, five at a time: the devices are given 2, 2, 1 and none of them."""
+    found = []
+    for model in (private(4), tiny.private(tiny.noiseless())):
+        records = {"validation_data": (cases.X[:7], cases.Y[:7]), "validation_batch_size": 5}
+        history = tiny.train(model, steps=2, epochs=2, **records).history
+        found.append({name: history[name] for name in ("loss", "val_loss")})
+    return found
+
+
 def own_loss() -> keras.Model:
     model = OwnLoss([keras.layers.Input((3,)), keras.layers.Dense(1)])
     model.set_weights(tiny.linear().get_weights())
@@ -230,6 +240,10 @@ def pruned_as_published() -> None:
     refused(private(2, lambda: tfdp.DirectionalDPSGD(0.1, l2_norm_clip=1.0, **own)))
 
 
+def grid() -> None:
+    refused(private(2, lambda: tfdp.NoisySGD(0.1, l2_norm_clip=1.0, noise_multiplier=1.0, grid=True)))
+
+
 def executions() -> None:
     refused(private(2, steps_per_execution=2), steps=3)
 
@@ -238,7 +252,7 @@ REFUSED = {
     function.__name__: function
     for function in (
         model_outside, optimizer_outside, inner_optimizer_outside, other_strategy, full_gradient, microbatches,
-        pruned_as_published, executions, batch_normalisation,
+        pruned_as_published, grid, executions, batch_normalisation,
     )
 }  # fmt: skip
 
@@ -255,6 +269,7 @@ def all_cases() -> dict:
         budget_and_dropout,
         not_finite,
         one_refuses,
+        validated,
     ):
         found[case.__name__] = cases.told(case)
     return found | {f"refused {name}": cases.told(case) for name, case in REFUSED.items()}

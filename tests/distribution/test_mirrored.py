@@ -95,6 +95,12 @@ def test_where_one_replica_refuses_a_step_none_takes_it(on_devices):
     assert of(on_devices, "one_refuses") == {"moved": False, "steps": 0}
 
 
+def test_validation_of_lots_that_can_not_be_dealt_out_evenly_is_that_of_one_device(on_devices):
+    on_four, alone = of(on_devices, "validated")
+    for name in ("loss", "val_loss"):
+        np.testing.assert_allclose(on_four[name], alone[name], rtol=1e-5)
+
+
 SAID = {
     "model_outside": "inside `with strategy.scope",
     "optimizer_outside": "inside `with strategy.scope",
@@ -103,6 +109,7 @@ SAID = {
     "full_gradient": "noisy_gradient",
     "microbatches": "microbatch_size=1",
     "pruned_as_published": "as_published",
+    "grid": "sum before the noise",
     "executions": "steps_per_execution",
     "batch_normalisation": "GroupNormalization",
 }
