@@ -1,4 +1,4 @@
-"""What `benchmarks.audits` audits: optimizers with their canaries, and noise on records as Kang et al. 2020 publish it."""
+"""What `benchmarks.audits` audits: optimizers with their canaries, and noise on records, proven and as Kang et al. 2020 publish it."""
 
 from __future__ import annotations
 
@@ -38,10 +38,14 @@ class Method:
 METHODS = {
     "noisy": Method("NoisySGD"),
     "noisy-adam": Method("NoisyAdam"),
+    "noisy-adagrad": Method("NoisyAdagrad"),
+    "grid": Method("NoisySGD", {"grid": True}),
     "dp-lssgd": Method("NoisySGD", {"denoise": "laplacian"}),
     "adaclip": Method("AdaClipDPSGD"),
     "directional": Method("DirectionalDPSGD"),
     "directional-full": Method("DirectionalDPSGD", {"direction": "full_gradient"}),
+    "pruned-compress": Method("DirectionalDPSGD", {"pruning_ratio": 0.5, "pruning": "compress"}, spread=True),
+    "pruned-support": Method("DirectionalDPSGD", {"pruning_ratio": 0.5, "pruning": "support"}, spread=True),
     "encoded": Method("EncodedDPSGD", spread=True),
     "encoded-gaussian": Method("EncodedDPSGD", {"noise": Gaussian(1.0)}, spread=True),
     "published-full": Method("DirectionalDPSGD", {"as_published": True}, published=True),
@@ -49,12 +53,14 @@ METHODS = {
 }
 FORMULAS = {"eq9": {"strong_convexity": CONVEXITY}, "eq12": {"pl": True}, "eq10": {"sampling_rate": None}}
 SEEN = ("records", "model")
-ON_RECORDS = [f"{formula}-{seen}" for formula in FORMULAS for seen in SEEN]
+PROVEN = "proven-records"
+ON_RECORDS = [PROVEN, *(f"{formula}-{seen}" for formula in FORMULAS for seen in SEEN)]
 
 
-def guesses_of(method: str, canaries: int) -> int | None:
+def guesses_of(method: str, canaries: int) -> int:
     """Where the claim may be false most canaries are guessed, elsewhere as many as usual."""
-    return 4 * canaries // 5 if method in ON_RECORDS or METHODS[method].published else None
+    published = METHODS[method].published if method in METHODS else method != PROVEN
+    return 4 * canaries // 5 if published else max(30, canaries // 10)
 
 
 def optimizer_of(name: str, claimed: float) -> keras.optimizers.Optimizer:
@@ -78,10 +84,10 @@ def away_from_canaries(weight: keras.Variable) -> np.ndarray:
 
 
 def scores_on_records(method: str, claimed: float, seed: int, canaries: int) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Scores and coins of canaries among records that `InputPerturbation.as_published` noised, and that.
+    """Scores and coins of canaries among records that an `InputPerturbation` noised, and that.
 
-    A canary that is in has the feature 1 in a place of its own and the label 1; of one that is left out the features are 0. All
-    other records have features in places of theirs. Seen are either the noised records, where the score is the feature, or a
+    A canary that is in has the feature 1 in a place of its own and the label 1; of one that is left out the features are 0, or where
+    the claim is of replaced records of norm 1 (the proven one) -1. All other records have features in places of theirs. Seen are either the noised records, where the score is the feature, or a
     logistic regression after so many steps of gradient descent on all of them, as the formula takes it to be, where it is the
     feature's weight.
     """
@@ -90,13 +96,17 @@ def scores_on_records(method: str, claimed: float, seed: int, canaries: int) -> 
     formula, _, seen = method.partition("-")
     random = np.random.default_rng(seed)
     size = RECORDS_A_CANARY * canaries
-    arguments = dict(FORMULAS[formula])
-    if "sampling_rate" in arguments:
-        arguments["sampling_rate"] = size**-0.5  # of the order that theorem 1 is for
-    perturbation = tfdp.data.InputPerturbation.as_published(claimed, DELTA, STEPS, size, 1.0, **arguments)
     included = random.random(canaries) < 0.5
+    if method == PROVEN:
+        perturbation, left_out = tfdp.data.InputPerturbation.proven(claimed, DELTA, 1.0), -1.0
+    else:
+        arguments = dict(FORMULAS[formula])
+        if "sampling_rate" in arguments:
+            arguments["sampling_rate"] = size**-0.5  # of the order that theorem 1 is for
+        perturbation = tfdp.data.InputPerturbation.as_published(claimed, DELTA, STEPS, size, 1.0, **arguments)
+        left_out = 0.0
     x = np.zeros((size, FEATURES + canaries), np.float32)
-    x[np.arange(canaries)[included], FEATURES + np.flatnonzero(included)] = 1.0
+    x[np.arange(canaries), FEATURES + np.arange(canaries)] = np.where(included, 1.0, left_out)
     x[canaries:, :FEATURES] = random.standard_normal((size - canaries, FEATURES))
     y = (x[:, 0] > 0).astype(np.float32)
     y[:canaries] = 1.0

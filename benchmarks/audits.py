@@ -9,7 +9,7 @@ highest and lowest are guessed: the best attack there is on a release with that 
 
 Study: gradient canaries among 200 records of noise, `--canaries` of them, trained through `fit` by a small network with
 `target_epsilon`; lots of a quarter of all records, `--epochs` epochs. A line of JSON for each run; runs that are in the file are not
-run again. Methods eq9, eq10 and eq12 are noise on records as published: `benchmarks/audit_methods.py`. Table: medians over the seeds.
+run again. Methods whose names end in "-records" or "-model" are noise on records: `benchmarks/audit_methods.py`. Table: medians over the seeds.
 """
 
 import argparse

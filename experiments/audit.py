@@ -160,8 +160,9 @@ def _canaries_in_words(found: dict[str, Any]) -> str:
     proven = found["proven_epsilon"]
     said = "nothing is proven" if proven is None else f"epsilon {proven:.3f} is proven"
     refuted = found["p_value_of_proven"] < 1 - found["confidence"]
-    verdict = "It REFUTES that: claim or code is wrong." if refuted else "It does not refute that."
-    return f"Of the audited run, by the same settings and with canaries, {said}. {found['said']} {verdict}"
+    verdict = "It REFUTES that: claim or code is wrong" if refuted else "It does not refute that"
+    level = f"{verdict} (at {100 * found['confidence']:g} %, for this audit alone)."
+    return f"Of the audited run, by the same settings and with canaries, {said}. {found['said']} {level}"
 
 
 def _is_of(found: dict[str, Any], key: dict[str, Any]) -> bool:

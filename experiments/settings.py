@@ -107,16 +107,15 @@ def check(settings: RunSettings) -> None:
         _number(name, getattr(settings, name), 0, math.inf)
     _number("delta", settings.delta, 0, 1)
     _number("ema", settings.ema, 0, 1)
-    if settings.noise_multiplier is not None and not 0 <= settings.noise_multiplier < math.inf:
-        raise ValueError(
-            f"noise_multiplier must be 0 (no privacy) or a positive number, not {settings.noise_multiplier}."
-        )
+    noise = settings.noise_multiplier
+    if noise is not None and not (_is_number(noise) and 0 <= noise < math.inf):
+        raise ValueError(f"noise_multiplier must be 0 (no privacy) or a positive number, not {noise!r}.")
     _check_momentum(settings, method.inner)
     _check_privacy(settings, method)
 
 
 def _check_momentum(settings: RunSettings, inner: str) -> None:
-    if not 0 <= settings.momentum < 1:
+    if not (_is_number(settings.momentum) and 0 <= settings.momentum < 1):
         raise ValueError(f"momentum must be at least 0 and below 1, not {settings.momentum}.")
     if settings.momentum and inner != "sgd":
         fitting = ", ".join(name for name, one in METHODS.items() if one.inner == "sgd")
@@ -161,7 +160,12 @@ def _count(name: str, value: int | None, least: int) -> None:
         raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r}.")
 
 
+def _is_number(value: Any) -> bool:
+    """Not a list, which an option such as --clip=-- gives."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _number(name: str, value: float | None, low: float, high: float) -> None:
-    if value is not None and not low < value < high:
+    if value is not None and not (_is_number(value) and low < value < high):
         bounds = "positive" if high == math.inf else f"between {low:g} and {high:g}"
         raise ValueError(f"{name} must be {bounds}, not {value!r}.")

@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import pytest
 from dp_accounting import get_epsilon_gaussian
 from scipy import integrate, stats
@@ -68,6 +69,13 @@ def test_delta_leads_to_epsilon_to_mu_and_back_on_200_settings():
             assert mu_for(spent, setting.delta) == pytest.approx(mu, rel=1e-9)
             noise = noise_for_mu(mu, setting.sampling_rate, setting.steps)
             assert noise == pytest.approx(setting.noise_multiplier, rel=1e-9)
+
+
+@pytest.mark.parametrize("rate", [1e-290, 5e-324])
+def test_the_noise_for_a_rate_of_next_to_nothing_has_no_overflow(rate):
+    """Of 1 / sqrt(log(1 + x)) with x = mu^2 / (p^2 T), far beyond floats."""
+    x = mpmath.mpf(0.7) ** 2 / (mpmath.mpf(rate) ** 2 * 10)
+    assert noise_for_mu(0.7, rate, 10) == pytest.approx(float(1 / mpmath.sqrt(mpmath.log(1 + x))), rel=1e-12)
 
 
 def test_mu_adds_up_in_squares_and_is_exact_without_sampling():

@@ -32,6 +32,13 @@ def test_a_study_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     assert len(audits.read(file)) == 4
 
 
+def test_the_proven_noise_on_records_is_audited_with_records_as_far_apart_as_its_claim_allows():
+    scores, included, perturbation = audit_methods.scores_on_records(audit_methods.PROVEN, 4.0, 0, 400)
+    apart = scores[included].mean() - scores[~included].mean()
+    assert abs(apart - 2 * perturbation.clip_norm) < 5 * 2 * perturbation.stddev / 400**0.5
+    assert audit_methods.guesses_of(audit_methods.PROVEN, 400) == 40
+
+
 @pytest.mark.parametrize("seen", audit_methods.SEEN)
 def test_canaries_among_noised_records_show_in_the_records_and_in_the_model(seen):
     scores, included, perturbation = audit_methods.scores_on_records(f"eq12-{seen}", 50.0, 0, 40)

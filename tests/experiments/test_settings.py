@@ -82,6 +82,12 @@ WRONG = [
 ]
 
 
+@pytest.mark.parametrize("name", ["learning_rate", "clip", "epsilon", "delta", "ema", "momentum", "noise_multiplier"])
+def test_a_list_is_no_number(name):
+    with pytest.raises(ValueError, match=rf"{name} must be .*not \[\]"):
+        RunSettings.of("digits", "noisy-sgd", **{name: []})
+
+
 @pytest.mark.parametrize(("given", "message"), WRONG, ids=[str(given) for given, _ in WRONG])
 def test_a_wrong_setting_is_refused_with_what_is_allowed(given, message):
     with pytest.raises(ValueError, match=message):

@@ -143,11 +143,13 @@ def mu_for(epsilon: float, delta: float) -> float:
 
 
 def noise_for_mu(mu: float, sampling_rate: float, steps: int) -> float:
-    """The noise multiplier with gdp_mu = mu: eq. 8 of Bu et al., sigma = 1 / sqrt(log(1 + mu^2 / (p^2
-    T)))."""
+    """The noise multiplier with gdp_mu = mu: eq. 8 of Bu et al., sigma = 1 / sqrt(log(1 + mu^2 / (p^2 T)))."""
     if sampling_rate == 1:
         return math.sqrt(steps) / mu
-    return 1 / math.sqrt(math.log1p((mu / sampling_rate) ** 2 / steps))
+    exponent = 2 * (math.log(mu) - math.log(sampling_rate)) - math.log(steps)
+    return 1 / math.sqrt(
+        max(exponent, 0.0) + math.log1p(math.exp(-abs(exponent)))
+    )  # log(1 + e^exponent), without overflow
 
 
 def checked_mu(mu: float) -> float:

@@ -14,15 +14,15 @@ Public = Sequence[Any] | Callable  # known to everyone: not computed from the re
 Direction = str | Public
 
 
-def checked_direction(direction: Direction, names: Sequence[str]) -> Direction:
-    """One of the names, a list of arrays or a function of a weight.
+def checked_direction(direction: Direction, names: Sequence[str], where: str = "") -> Direction:
+    """One of the names, a list of arrays or a function of a weight; `where` says in an error where it must be that.
 
     Raises:
         ValueError: it is none of these.
     """
     if isinstance(direction, str) and direction in names:
         return direction
-    return checked_public("direction", direction, names)
+    return checked_public(f"direction{where}", direction, names)
 
 
 def checked_public(argument: str, given: Public, names: Sequence[str] = ()) -> Public:

@@ -103,7 +103,7 @@ class PublishedMechanism(GaussianMechanism):
         super().__init__(l2_norm_clip, noise_multiplier)
         target = Budget(target_epsilon, delta)
         self.target_epsilon, self.delta = target.target_epsilon, target.delta
-        self.direction = checked_direction(direction, (FULL_GRADIENT, ONES))
+        self.direction = checked_direction(direction, (FULL_GRADIENT, ONES), where=" with as_published=True")
         self.full_gradient = self._full_gradient(direction_budget, direction_noise_multiplier)
         self._importances: list[np.ndarray] | None = None  # public ones, when the weights are known
         self.sigma_floor = None if sigma_floor is None else number("sigma_floor", sigma_floor, positive=True)
