@@ -43,7 +43,6 @@ def execute(
     run_report.write(folder)
     training.clean(path)
     print(f"\n{trained.statement}\n")
-    print(
-        f"Test {trained.record['metric']}: {run_report.score_text(trained.record)} of {trained.record['test_records']:,} records."
-    )
+    scored = f"{run_report.scored_on(settings.to_json()).capitalize()} {trained.record['metric']}"
+    print(f"{scored}: {run_report.score_text(trained.record)} of {trained.record['test_records']:,} records.")
     print(f"Model, statement, history and report are in {path}: open {path / 'report.html'}.")

@@ -34,12 +34,13 @@ def found(runs: Sequence[TrainingRun], records: Sequence[Record], command: str) 
     for run, record in zip(runs, records, strict=True):
         groups.setdefault((run.settings.method, run.settings.epsilon), []).append(record)
     dataset, metric = runs[0].settings.dataset, records[0]["metric"]
+    scored = "held-out" if runs[0].settings.held_out else "test"
     return Found(
         f"Sweep on {dataset}",
-        f"{metric} on test records of {dataset}, {len(records)} runs.",
+        f"{metric} on {scored} records of {dataset}, {len(records)} runs.",
         COLUMNS,
         tuple(_row(method, epsilon, some) for (method, epsilon), some in groups.items()),
-        (Panel(f"Sweep on {dataset}", "target epsilon", f"test {metric}", _lines(groups), log_x=True),),
+        (Panel(f"Sweep on {dataset}", "target epsilon", f"{scored} {metric}", _lines(groups), log_x=True),),
         (siblings(records, runs[0].settings.delta),),
         command,
     )

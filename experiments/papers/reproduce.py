@@ -24,7 +24,7 @@ _HELD_OUT = (
     "Where a setting was chosen among several, it was by one run on a tenth of the training records, held out, with another seed. That "
     "looks at the records without paying for it: results compare methods, they are no recipe."
 )
-_NOMINAL = "Nominal is what the paper states."
+_NOMINAL = "Nominal is what the paper states; of methods and epsilons of ours, the target that the noise was found for."
 _PROVEN = (
     'Proven is the largest over the runs of what their statements prove, of one run alone: "features" if it '
     'is about the features of a record and not about the whole of it, "none" if nothing is.'

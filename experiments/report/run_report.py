@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.campaign import duration
 from experiments.methods import METHODS, ORDINARY
 from experiments.report import figures, page
 from experiments.report.figures import Line, Panel
@@ -36,21 +37,21 @@ def write(folder: RunFolder) -> None:
 
 def panels_of(record: dict[str, Any]) -> dict[str, tuple[Panel, str]]:
     """By name: a panel and its caption."""
-    rows = record["history"]
+    rows, scored = record["history"], scored_on(record["settings"])
     epochs = tuple(row["epoch"] + 1 for row in rows)
     found = {}
     if record["metric"] == "accuracy":
         lines = [
             _by_epoch(name, epochs, rows, key, 100)
-            for name, key in (("test", "val_accuracy"), ("training", "accuracy"))
+            for name, key in ((scored, "val_accuracy"), ("training", "accuracy"))
         ]
-        caption = "Accuracy after each epoch. Not private: see below."
+        caption = f"Accuracy after each epoch. {_weights(record)}Not private: see below."
         found["accuracy"] = Panel("Accuracy by epoch", "epoch", "accuracy, %", tuple(lines)), caption
     else:
-        lines = [_by_epoch(name, epochs, rows, key) for name, key in (("test", "val_loss"), ("training", "loss"))]
+        lines = [_by_epoch(name, epochs, rows, key) for name, key in ((scored, "val_loss"), ("training", "loss"))]
         found["loss"] = (
             Panel("Loss by epoch", "epoch", "loss", tuple(lines)),
-            "Loss after each epoch. Not private: see below.",
+            f"Loss after each epoch. {_weights(record)}Not private: see below.",
         )
     if rows and "epsilon" in rows[0]:
         line = _by_epoch("epsilon", epochs, rows, "epsilon")
@@ -68,6 +69,16 @@ def panels_of(record: dict[str, Any]) -> dict[str, tuple[Panel, str]]:
         )
         found["tradeoff"] = Panel("What an attacker must get wrong", *axes, (own, guess)), caption
     return found
+
+
+def scored_on(settings: dict[str, Any]) -> str:
+    """Which records the score is of."""
+    return "held-out" if settings["held_out"] else "test"
+
+
+def _weights(record: dict[str, Any]) -> str:
+    averaged = record["settings"]["ema"] is not None
+    return "It is of the weights as they were then, the score above of their average. " if averaged else ""
 
 
 def _by_epoch(label: str, epochs: tuple, rows: list[dict], key: str, factor: float = 1) -> Line:
@@ -134,10 +145,10 @@ def _numbers(record: dict[str, Any]) -> list[tuple[str, str]]:
     delta = "" if main is None or main["delta"] is None else f" at delta {main['delta']:.3g}"
     of = {FEATURES: ", of the features alone", RECORD: ", of the released record"}.get(main and main["protects"], "")
     return [
-        (score_text(record), f"test {record['metric']}, {record['test_records']:,} records"),
+        (score_text(record), f"{scored_on(record['settings'])} {record['metric']}, {record['test_records']:,} records"),
         (epsilon, f"epsilon, {status}{delta}{of}"),
         (f"{record['records']:,}", "training records"),
-        (_duration(record["seconds"]), "training time"),
+        (duration(record["seconds"]), "training time"),
     ]
 
 
@@ -177,13 +188,3 @@ def _said(settings: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _duration(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.1f} h"
-    )

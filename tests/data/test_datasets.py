@@ -35,7 +35,7 @@ NETWORKS = {
 def arrays_of(name, records=10):
     """Of the kind that an .npz file of this name holds."""
     known, random = KNOWN[name], np.random.default_rng(0)
-    width = {"imdb": 256, "adult": 123}.get(name, 7)
+    width = {"adult": 123}.get(name, 7)
     shape = tuple(width if size is None else size for size in known.x_shape)
     labels = known.first_class + np.arange(records) % known.classes
     found = {}
@@ -43,6 +43,18 @@ def arrays_of(name, records=10):
         found[f"x_{part}"] = random.integers(0, 200, (records, *shape)).astype(STORED.get(name, np.float32))
         found[f"y_{part}"] = labels.astype(np.int64)
     return found
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "number", "said"),
+    [("imdb", 5, 10_000, "10000"), ("movielens1m", 1, 3706, "6040 and 3706"), ("movielens1m", 0, -1, "6040 and 3706")],
+)
+def test_numbers_that_no_table_of_embeddings_has_are_refused(name, column, number, said, tmp_path):
+    stored = arrays_of(name)
+    stored["x_test"][3, column] = number
+    np.savez(tmp_path / f"{name}.npz", **stored)
+    with pytest.raises(ValueError, match=f"test: numbers in x must count from 0 and stay below {said}."):
+        tfdp.data.load(name, tmp_path)
 
 
 def test_digits_are_those_of_scikit_learn():

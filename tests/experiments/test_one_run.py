@@ -77,6 +77,12 @@ def test_the_report_shows_the_numbers_of_the_statement(run):
     assert "They are not private" in page
 
 
+def test_no_callback_of_our_own_is_suspected_of_acting_on_metrics(run):
+    _, folder, _ = run
+    limits = [limit["text"] for limit in statement(folder)["not_protected"]]
+    assert limits and not any("a callback" in text for text in limits)
+
+
 def test_the_report_needs_nothing_from_outside(run):
     _, folder, _ = run
     page = (folder / "report.html").read_text()
@@ -137,3 +143,12 @@ def test_noise_on_records_is_claimed_for_their_features_alone(tmp_path):
     assert said["epsilon"] is None and said["claims"][0]["epsilon"] == pytest.approx(5, rel=1e-3)
     assert "epsilon, proven at delta 1e-05, of the features alone" in (tmp_path / "records" / "report.html").read_text()
     assert not (tmp_path / "records" / "released").exists()
+
+
+def test_a_score_on_held_out_records_and_of_averaged_weights_says_so(tmp_path):
+    given = ("run", "--method", "noisy-sgd", "--noise-multiplier", "1.5", *TINY, "--held-out", "--ema", "0.5")
+    code, printed = call(*given, "--folder", tmp_path, "--name", "chosen")
+    assert code == 0 and "Held-out accuracy: " in printed and "143 records" in printed
+    page = (tmp_path / "chosen" / "report.html").read_text()
+    assert "held-out accuracy, 143 records" in page and "test accuracy" not in page
+    assert "the score above of their average" in page

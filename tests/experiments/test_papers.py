@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments import papers
-from experiments.papers import bu_2019, reproduce
+from experiments.papers import bu_2019, kang, reproduce
 from experiments.papers.study import Computation
 from tests.experiments.conftest import call
 from tfdp.accounting import gdp_epsilon, gdp_mu
@@ -80,3 +80,34 @@ def test_nothing_is_called_proven_that_is_not():
     assert reproduce.proven([{"statement": {"epsilon": None, "claims": [features]}}]) == "features 2"
     assert reproduce.proven([{"statement": some}, {"statement": none}]) == "none"
     assert reproduce.proven([{"statement": some}, {"statement": some | {"epsilon": 1.5}}]) == "1.5"
+
+
+def test_delta_is_the_same_for_every_method_of_kangs_small_sets():
+    """The convex methods take the largest power of ten below 1 / (number of records) of their own accord."""
+    records = {
+        "kddcup99": 56_000,
+        "adult": 32_561,
+        "bank": 32_950,
+        "breast_cancer": 559,
+        "creditcard": 787,
+        "iris": 120,
+    }
+    for dataset, size in records.items():
+        assert kang.delta(dataset) == float(f"1e-{len(str(size))}"), dataset
+
+
+def test_pruning_ratios_are_compared_in_the_lots_of_table_1():
+    study = papers.named("directional-figure5")
+    lots = {row.run.settings.batch_size for row in study.rows if row.panel == "CIFAR-10 by pruning ratio"}
+    assert lots == {256}
+
+
+def test_without_noise_the_papers_accuracies_stand_beside_ours():
+    rows = [row for row in papers.named("directional-figure3").rows if row.series == "unperturbed"]
+    assert {row.panel: row.published for row in rows} == {"MNIST": 98.32, "SVHN": 93.01, "CIFAR-10": 91.43}
+    assert {row.nominal for row in rows} == {None}
+
+
+def test_input_perturbation_stands_beside_the_papers_own_baselines():
+    methods = {row.series for row in papers.named("input-perturbation-figure4").rows}
+    assert {"objective", "gradient descent", "gradient", "gradient, all records"} <= methods

@@ -47,6 +47,13 @@ def test_the_table_has_mean_range_and_the_largest_proven_epsilon():
     )
 
 
+def test_held_out_records_are_not_called_test_records():
+    runs = [TrainingRun(one) for one in sweep.grid({"dataset": "digits", "held_out": True}, ["noisy-sgd"], [1.0], 1)]
+    found = sweep.found(runs, [record(80.0)], "command")
+    assert found.about == "accuracy on held-out records of digits, 1 runs."
+    assert found.panels[0].y_label == "held-out accuracy"
+
+
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory, dense_layers_count_as_proved):
     folder = tmp_path_factory.mktemp("sweep")

@@ -38,6 +38,7 @@ class Known:
         classes: how many labels there are, from ``first_class`` on.
         prepare: from stored features to a network's.
         builder: of tensorflow-datasets, where it has the set; and the names of features and label there.
+        below: where features are numbers of words, users or movies: how many of them there are.
     """
 
     x_shape: tuple[int | None, ...]
@@ -46,6 +47,7 @@ class Known:
     first_class: int = 0
     builder: str | None = None
     fields: tuple[str, str] = ("image", "label")
+    below: tuple[int, ...] | None = None
 
 
 def _pixels(x: np.ndarray) -> np.ndarray:
@@ -82,8 +84,8 @@ KNOWN: dict[str, Known] = {
     "breast_cancer": Known((None,), 2, _numbers),
     "creditcard": Known((None,), 2, _numbers),
     "iris": Known((4,), 3, _numbers, builder="iris", fields=("features", "label")),
-    "imdb": Known((None,), 2, _words),
-    "movielens1m": Known((2,), 5, _pairs, first_class=1),
+    "imdb": Known((256,), 2, _words, below=(10_000,)),
+    "movielens1m": Known((2,), 5, _pairs, first_class=1, below=(6040, 3706)),
 }
 NAMES = tuple(KNOWN)
 _ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -205,5 +207,9 @@ def _check(where: str, known: Known, x: np.ndarray, y: np.ndarray) -> None:
     whole = np.asarray(y, np.float64)
     if not (np.all(whole == np.round(whole)) and known.first_class <= whole.min() and whole.max() <= last):
         raise ValueError(f"{where}: labels must be whole numbers from {known.first_class} to {last}.")
+    if known.below is not None and (x.min() < 0 or np.any(x.max(axis=0) >= known.below)):
+        raise ValueError(
+            f"{where}: numbers in x must count from 0 and stay below {' and '.join(map(str, known.below))}."
+        )
     if x.dtype.kind == "f" and not np.all(np.isfinite(x)):
         raise ValueError(f"{where}: x holds values that are not finite (NaN or infinite).")
