@@ -13,52 +13,33 @@ import sys
 class _AfterKeras(importlib.abc.MetaPathFinder):
     """Lets Keras be loaded as ever, then imports the optimizers.
 
-    Where it is a room of tfdp that imports Keras, the optimizers can't be imported before that room is complete: they come
-    with the first import after it.
+    Where it is a module of tfdp that imports Keras, the optimizers can't be imported before that module is complete: then they
+    come at its end. Not later: with ``model.compile(tfdp.NoisySGD(...))`` Python looks ``compile`` up before it sees the optimizer.
     """
 
     def find_spec(self, name, path=None, target=None):
-        if "keras" in sys.modules:
-            _import_optimizers()
-            return _as_it_is(name) if name in sys.modules else None
-        if name != "keras":
+        if name != "keras" and not name.startswith("tfdp."):
             return None
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)
         if spec is not None:
             load = spec.loader.exec_module
 
             def exec_module(module):
                 load(module)
-                sys.meta_path.insert(0, self)
-                _import_optimizers()
+                _import_optimizers_after(name)
 
             spec.loader.exec_module = exec_module
         return spec
 
 
-def _as_it_is(name: str):
-    """Of a module that was imported while its import was looked for: it must not be run a second time."""
-    module = sys.modules[name]
-    spec = importlib.util.spec_from_loader(name, _AsItIs(module))
-    module.__spec__ = spec  # importlib takes this one then, whatever a finder returns
-    return spec
-
-
-class _AsItIs(importlib.abc.Loader):
-    def __init__(self, module):
-        self._module, self._spec = module, module.__spec__
-
-    def create_module(self, spec):
-        return self._module
-
-    def exec_module(self, module):
-        module.__spec__ = self._spec
-
-
-def _import_optimizers() -> None:
-    loading = (name for name, module in sys.modules.items() if name.startswith("tfdp.") and _is_loading(module))
-    if next(loading, None) is None:
+def _import_optimizers_after(name: str) -> None:
+    """If this module's end is that of all modules of tfdp that were being imported, and Keras is there."""
+    others = [module for other, module in sys.modules.items() if other.startswith("tfdp.") and other != name]
+    if "keras" in sys.modules and not any(map(_is_loading, others)):
         sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _AfterKeras)]
         importlib.import_module("tfdp.optimizers")
 
