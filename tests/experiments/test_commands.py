@@ -46,7 +46,7 @@ WRONG = [
     (("paper", "gdp-table1", "--only", "cifar"), "leaves nothing of gdp-table1. Its rows are: noise 1.3"),
     (("paper", "gdp-figure2", "--seeds", "2"), "is computed, not trained: leave out --only and --seeds"),
     (("paper", "gdp-table1"), "mnist is not here"),
-    (("best", "svhn"), "There is no best of 'svhn'. There are mnist, adult"),
+    (("best", "svhn"), "There is no best of 'svhn'. There are mnist, cifar10, adult"),
     (("best", "adult"), "adult is not here"),
 ]
 

@@ -152,7 +152,7 @@ def test_config_round_trips(direction, pruning_ratio):
         ({"target_epsilon": None}, "give target_epsilon= and delta="),
         ({"delta": None}, "give target_epsilon= and delta="),
         ({"accountant": "rdp"}, "no accountant"),
-        ({"direction": "noisy_gradient"}, "direction must be 'full_gradient', 'ones'"),
+        ({"direction": "noisy_gradient"}, "direction with as_published=True must be 'full_gradient', 'ones'"),
         ({"direction_noise_multiplier": 1.0}, "and direction_noise_multiplier="),
         ({"direction_budget": 0.5}, "direction_budget= goes with direction='full_gradient'"),
         ({"direction": "full_gradient", "direction_budget": 1.0}, "between 0 and 1"),
