@@ -232,5 +232,5 @@ for name, module in list(sys.modules.items()):
 
 
 def test_a_room_that_brings_keras_makes_no_module_run_twice():
-    """The optimizers are registered with Keras while the next import is under way, which may be their own."""
+    """The optimizers are registered with Keras at the end of the import that brings it, which may be their own."""
     subprocess.run([sys.executable, "-c", ONCE], check=True, capture_output=True)

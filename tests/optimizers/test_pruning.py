@@ -178,8 +178,8 @@ def test_published_pruning_proves_nothing_and_says_what_the_paper_claims():
         ({"pruning": "random", "pruning_ratio": 0.5, "direction": "noisy_gradient"}, "a random support has none"),
         ({"pruning": "random", "pruning_ratio": 0.5, "support_steps": 0}, "support_steps must be a whole number"),
         ({"pruning_ratio": 1.0}, "pruning_ratio must be below 1"),
-        ({"pruning_ratio": -0.5}, "pruning_ratio must"),
-        ({"pruning_ratio": None}, "pruning_ratio must"),
+        ({"pruning_ratio": -0.5}, "pruning_ratio must not be negative"),
+        ({"pruning_ratio": None}, "pruning_ratio must be a finite number"),
         ({"sigma_floor": 1.0}, "sigma_floor= goes with as_published=True"),
     ],
 )
