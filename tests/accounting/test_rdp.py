@@ -73,6 +73,13 @@ def test_delta_leads_to_epsilon_and_back():
             assert back == pytest.approx(setting.delta, rel=1e-6)
 
 
+@pytest.mark.parametrize("accountant", ["rdp", "moments", "gdp"])
+def test_the_smallest_delta_that_a_float_can_be_has_a_price(accountant):
+    ledger = Ledger.poisson(sampling_rate=0.01, noise_multiplier=1.3, steps=100)
+    usual, tiny, least = (epsilon(ledger, delta=delta, accountant=accountant) for delta in (1e-300, 1e-310, 5e-324))
+    assert usual < tiny < least < math.inf
+
+
 def test_a_tiny_rate_is_never_rounded_to_no_cost_at_all():
     """At rate 1e-9 dp-accounting's series ends at a divergence of 0; the true one is positive."""
     ledger = Ledger.poisson(sampling_rate=1e-9, noise_multiplier=1.0, steps=10**6)

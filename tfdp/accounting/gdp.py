@@ -122,7 +122,7 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return 0.0
     if math.isinf(mu):
         return math.inf
-    low, high = 0.0, mu**2 / 2 + mu
+    low, high = 0.0, mu * (mu / 2) + mu
     if math.isinf(high):
         return math.inf
     while gdp_delta(mu, high) > delta:

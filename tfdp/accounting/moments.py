@@ -20,7 +20,7 @@ ORDERS = (*(1 + tenth / 10 for tenth in range(1, 100)), *range(12, 64))
 
 def report(ledger: Ledger, delta: float) -> Report:
     divergences = rdp.curve(ledger, ORDERS)
-    epsilons = divergences + math.log(1 / delta) / (np.asarray(ORDERS) - 1)
+    epsilons = divergences - math.log(delta) / (np.asarray(ORDERS) - 1)
     best = int(np.argmin(epsilons))
     return Report(
         accountant="moments",
