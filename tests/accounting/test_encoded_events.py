@@ -112,3 +112,12 @@ def test_noise_is_found_for_a_target():
 def test_an_event_holds_a_noise_and_a_codebook(arguments):
     with pytest.raises(ValueError, match="must be a"):
         EncodedEvent(*arguments)
+
+
+@pytest.mark.parametrize("df", [1e9, 1e20])
+def test_student_t_with_many_degrees_of_freedom_costs_what_a_gaussian_does(df):
+    student, gaussian = (
+        epsilon(Ledger().record(EncodedEvent(noise, BOOK), FullBatch(), 1), delta=1e-5)
+        for noise in (StudentT(df, 2.0), Gaussian(2.0))
+    )
+    assert student == pytest.approx(gaussian, rel=1e-6)

@@ -14,6 +14,7 @@ from tfdp.noise.noise import Noise, positive
 
 _STDDEV = "write the standard deviation of one coordinate's noise in units of the clip, such as 1.0"
 _SCALE = "write the scale in units of the clip, such as 1.0"
+_NEARLY_NORMAL = 1e7  # degrees of freedom from which on Student's quantile is better found from the normal one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,15 +70,18 @@ class StudentT(Noise):
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
         z = np.asarray(x, dtype=float) / self._scale
-        constant = math.lgamma((self.df + 1) / 2) - math.lgamma(self.df / 2)
-        constant -= 0.5 * math.log(self.df * math.pi) + math.log(self._scale)
+        constant = (
+            _log_of_half_a_step(self.df / 2) - 0.5 * (math.log(self.df) + math.log(math.pi)) - math.log(self._scale)
+        )
         return constant - (self.df + 1) / 2 * np.log1p(z * z / self.df)
 
     def upper_quantile(self, tail: np.ndarray) -> np.ndarray:
         from scipy import special
 
-        # P(|T| > t) = I(nu / (nu + t^2); nu / 2, 1 / 2); near the middle by the complement, which is small there.
         tail = np.asarray(tail, dtype=float)
+        if self.df > _NEARLY_NORMAL:
+            return self._scale * _fishers_quantile(self.df, -special.ndtri(tail))
+        # P(|T| > t) = I(nu / (nu + t^2); nu / 2, 1 / 2); near the middle by the complement, which is small there.
         share = special.betaincinv(self.df / 2, 0.5, 2 * tail)
         rest = special.betaincinv(0.5, self.df / 2, 1 - 2 * tail)
         with np.errstate(divide="ignore"):
@@ -93,6 +97,19 @@ class StudentT(Noise):
     @property
     def variance(self) -> float:
         return self._scale**2 * self.df / (self.df - 2) if self.df > 2 else math.inf
+
+
+def _log_of_half_a_step(z: float) -> float:
+    """log(Gamma(z + 1/2) / Gamma(z)): for a large z by Stirling's series, where little is left of a difference of logarithms."""
+    if z < 100:
+        return math.lgamma(z + 0.5) - math.lgamma(z)
+    step = 1 / z
+    return 0.5 * math.log(z) - step / 8 + step**3 / 192 - step**5 / 640
+
+
+def _fishers_quantile(df: float, z: np.ndarray) -> np.ndarray:
+    """Student's quantile by the normal one, z: Fisher's series (Abramowitz and Stegun 26.7.5), the error about (z^2 / df)^3."""
+    return z + (z**3 + z) / (4 * df) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * df) / df
 
 
 @dataclasses.dataclass(frozen=True)
