@@ -53,12 +53,14 @@ METHODS = {
 }
 FORMULAS = {"eq9": {"strong_convexity": CONVEXITY}, "eq12": {"pl": True}, "eq10": {"sampling_rate": None}}
 SEEN = ("records", "model")
-PROVEN = "proven-records"
-ON_RECORDS = [PROVEN, *(f"{formula}-{seen}" for formula in FORMULAS for seen in SEEN)]
+PROVEN, LABELS = "proven-records", "proven-labels"
+INFLUENCE = [f"influence-{seen}" for seen in SEEN]
+INFLUENCE_RECORDS_A_CANARY, INFLUENCE_STEPS = 2, 500
+ON_RECORDS = [PROVEN, LABELS, *(f"{formula}-{seen}" for formula in FORMULAS for seen in SEEN), *INFLUENCE]
 
 
 def guesses_of(method: str, canaries: int) -> int:
-    """Where the claim may be false most canaries are guessed, elsewhere as many as usual."""
+    """Where the claim may be false most canaries are guessed, and where all are equally hard; elsewhere as many as usual."""
     published = METHODS[method].published if method in METHODS else method != PROVEN
     return 4 * canaries // 5 if published else max(30, canaries // 10)
 
@@ -83,20 +85,23 @@ def away_from_canaries(weight: keras.Variable) -> np.ndarray:
     return np.full(tuple(weight.shape), NEXT_TO_NOTHING if of_canaries else 1.0)
 
 
-def scores_on_records(method: str, claimed: float, seed: int, canaries: int) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Scores and coins of canaries among records that an `InputPerturbation` noised, and that.
+def scores_on_records(method: str, claimed: float, seed: int, canaries: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Scores and coins of canaries among records that were noised, and the epsilon that is proven.
 
     A canary that is in has the feature 1 in a place of its own and the label 1; of one that is left out the features are 0, or where
     the claim is of replaced records of norm 1 (the proven one) -1. All other records have features in places of theirs. Seen are either the noised records, where the score is the feature, or a
     logistic regression after so many steps of gradient descent on all of them, as the formula takes it to be, where it is the
     feature's weight.
     """
+    included = np.random.default_rng(seed).random(canaries) < 0.5
+    if method == LABELS:
+        return _labels(claimed, included)
+    if method in INFLUENCE:
+        return _influence(method, claimed, included, seed)
     import tfdp
 
     formula, _, seen = method.partition("-")
-    random = np.random.default_rng(seed)
     size = RECORDS_A_CANARY * canaries
-    included = random.random(canaries) < 0.5
     if method == PROVEN:
         perturbation, left_out = tfdp.data.InputPerturbation.proven(claimed, DELTA, 1.0), -1.0
     else:
@@ -105,14 +110,54 @@ def scores_on_records(method: str, claimed: float, seed: int, canaries: int) -> 
             arguments["sampling_rate"] = size**-0.5  # of the order that theorem 1 is for
         perturbation = tfdp.data.InputPerturbation.as_published(claimed, DELTA, STEPS, size, 1.0, **arguments)
         left_out = 0.0
+    x, y = _records(included, size, left_out, seed)
+    noised = perturbation.on_arrays(x)
+    proven = perturbation.statement(DELTA, labelled=False).claims[0].epsilon
+    return _scores(noised, canaries) if seen == "records" else trained(noised, y)[FEATURES:], included, proven
+
+
+def _records(included: np.ndarray, size: int, left_out: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    random, canaries = np.random.default_rng([seed, 1]), len(included)
     x = np.zeros((size, FEATURES + canaries), np.float32)
     x[np.arange(canaries), FEATURES + np.arange(canaries)] = np.where(included, 1.0, left_out)
     x[canaries:, :FEATURES] = random.standard_normal((size - canaries, FEATURES))
     y = (x[:, 0] > 0).astype(np.float32)
     y[:canaries] = 1.0
-    noised = perturbation.on_arrays(x)
-    scores = np.diagonal(noised[:canaries, FEATURES:]) if seen == "records" else trained(noised, y)[FEATURES:]
-    return scores, included, perturbation
+    return x, y
+
+
+def _scores(records: np.ndarray, canaries: int) -> np.ndarray:
+    """Each canary's own feature."""
+    return np.diagonal(records[:canaries, FEATURES:])
+
+
+def _labels(claimed: float, included: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Canaries of which the coin is the label: what is released of it is the score."""
+    import tfdp
+
+    drawn_anew = 2 / (1 + np.exp(claimed))  # half of the labels drawn anew are as they were
+    perturbation = tfdp.data.InputPerturbation(0.0, randomized_response=drawn_anew, classes=2)
+    labels = perturbation.on_arrays(np.zeros((len(included), 1), np.float32), included.astype("int64"))[1]
+    return labels.astype(float), included, perturbation.statement(DELTA).claims[1].epsilon
+
+
+def _influence(method: str, claimed: float, included: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Algorithm 2 on the logistic regression that the records without noise gave, as the paper starts it."""
+    import keras
+
+    import tfdp
+
+    x, y = _records(included, INFLUENCE_RECORDS_A_CANARY * len(included), 0.0, seed)
+    penalty = keras.regularizers.L2(CONVEXITY / 2)
+    dense = keras.layers.Dense(1, use_bias=False, kernel_regularizer=penalty)
+    model = keras.Sequential([keras.Input(x.shape[1:]), dense])
+    model.compile(optimizer="sgd", loss=keras.losses.BinaryCrossentropy(from_logits=True))
+    dense.kernel.assign(trained(x, y)[:, None])
+    perturbation = tfdp.data.InfluencePerturbation(model, claimed, DELTA, lipschitz=1.0)
+    found = perturbation.train(x, y, INFLUENCE_STEPS, LEARNING_RATE)
+    of_records = method == "influence-records"
+    scores = _scores(found.x, len(included)) if of_records else dense.kernel.numpy()[FEATURES:, 0]
+    return scores, included, found.claims[0].epsilon
 
 
 def trained(x: np.ndarray, y: np.ndarray) -> np.ndarray:
