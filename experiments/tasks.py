@@ -65,6 +65,7 @@ NETWORKS = {
     "alexnet": Network("xiang_2021.alexnet", (COLOUR,)),
     "resnet18": Network("xiang_2021.resnet18", (COLOUR,)),
     "cifar_tanh_cnn": Network("papernot_2021.cifar_tanh_cnn", (COLOUR,)),
+    "wavelet_cnn": Network("wavelet_cnn.wavelet_cnn", (GREY,)),
     "scattering_cnn": Network("scattering.scattering_cnn", (GREY, COLOUR), features="scattering.scattering"),
     "scattering_linear": Network("scattering.scattering_linear", (GREY, COLOUR), features="scattering.scattering"),
     "adult_mlp": Network("bu_2019.adult_mlp", (TABLE,), flat=True),

@@ -32,7 +32,7 @@ class Scattering(layers.Layer):
     def __init__(self, orientations: int = 8, **kwargs):
         super().__init__(**kwargs)
         self.orientations = orientations
-        self._wavelets = [_morlet(orientations, scale) for scale in range(SCALES)]
+        self._wavelets = [morlet(orientations, scale) for scale in range(SCALES)]
         self._average = _gaussian(0.8 * 2 ** (SCALES - 1))
 
     def call(self, images):
@@ -110,7 +110,7 @@ def _each_map(maps, filters: np.ndarray, strides: int = 1):
     return ops.reshape(together, (-1, height, width, count * found))
 
 
-def _morlet(orientations: int, scale: int) -> np.ndarray:
+def morlet(orientations: int, scale: int) -> np.ndarray:
     """Waves under a Gaussian, without their mean, one for each orientation: complex (height, width, orientations)."""
     spread, frequency, slant = 0.8 * 2**scale, 0.75 * math.pi / 2**scale, _SLANT / orientations
     x, y = _grid(math.ceil(3 * spread) + scale)

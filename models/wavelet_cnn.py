@@ -1,0 +1,66 @@
+"""A network of which every layer is trained, from wavelets on: a scattering network (`models/scattering.py`) whose filters may learn.
+
+It starts from what is known of images before any record is seen. Two layers of 16 filters in all hold 2,048 numbers to put noise on.
+"""
+
+import keras
+import numpy as np
+from keras import layers, ops
+
+from models.scattering import morlet
+
+ORIENTATIONS = 8
+
+
+@keras.saving.register_keras_serializable("models")
+class Wavelets(keras.initializers.Initializer):
+    """Complex filters that start as wavelets of norm 1: their real parts, then their imaginary ones.
+
+    They are 8 x 8 pixels wide (the last row and column are 0), for images of which the squares of 2 x 2 pixels were made colours: the shape
+    is (4, 4, 4, 2 orientations).
+    """
+
+    def __call__(self, shape, dtype=None, **kwargs):
+        waves = morlet(shape[-1] // 2, scale=0)
+        filters = np.concatenate([waves.real, waves.imag], axis=-1)
+        filters = np.pad(filters / np.sqrt((filters**2).sum((0, 1)).mean()), ((0, 1), (0, 1), (0, 0)))
+        squares = np.transpose(np.reshape(filters, (4, 2, 4, 2, -1)), (0, 2, 1, 3, 4))
+        return ops.convert_to_tensor(np.reshape(squares, shape), dtype or "float32")
+
+
+@keras.saving.register_keras_serializable("models")
+class Modulus(layers.Layer):
+    """Of complex maps, the first half of which are real parts and the second half imaginary ones; smooth at 0."""
+
+    def call(self, parts):
+        real, imaginary = ops.split(parts, 2, axis=-1)
+        return ops.sqrt(ops.square(real) + ops.square(imaginary) + 1e-4)
+
+
+def wavelet_cnn(classes: int = 10, width: int = 32) -> keras.Model:
+    """Grey images of 28 x 28: wavelets, moduli, wavelets, moduli, a convolution with tanh and a dense layer. Gives logits."""
+    images = keras.Input((28, 28, 1))
+    maps = layers.Concatenate()([layers.AveragePooling2D(2)(images), _moduli(images)])
+    averages = layers.AveragePooling2D(3, strides=2, padding="same")(maps)
+    features = layers.Concatenate()([averages, _moduli(maps)])
+    features = layers.GroupNormalization(27, epsilon=1e-5, center=False, scale=False)(features)
+    hidden = layers.Conv2D(width, 3, activation="tanh")(features)
+    hidden = layers.MaxPooling2D(2, strides=1)(hidden)
+    return keras.Model(images, layers.Dense(classes)(layers.Flatten()(hidden)), name="wavelet_cnn")
+
+
+def _moduli(maps):
+    """The modulus of each map's convolution with each complex filter, at every other pixel. All maps have the filters in common.
+
+    Maps are stacked to one tall image, so that one convolution is enough; what lies across two of them is cut away. Squares of pixels are made
+    colours because a convolution of one colour has a slow gradient.
+    """
+    _, height, width, count = maps.shape
+    high, wide = height // 2, width // 2
+    tall = layers.Permute((3, 1, 2))(layers.ZeroPadding2D(3)(maps))
+    squares = layers.Permute((1, 3, 2, 4))(layers.Reshape((count * (high + 3), 2, wide + 3, 2))(tall))
+    squares = layers.Reshape((count * (high + 3), wide + 3, 4))(squares)
+    found = Modulus()(layers.Conv2D(2 * ORIENTATIONS, 4, kernel_initializer=Wavelets())(squares))
+    found = layers.Reshape((count, high + 3, wide, ORIENTATIONS))(layers.ZeroPadding2D(((0, 3), (0, 0)))(found))
+    found = layers.Cropping3D(((0, 3), (0, 0), (0, 0)))(layers.Permute((2, 3, 1, 4))(found))
+    return layers.Reshape((high, wide, count * ORIENTATIONS))(found)
