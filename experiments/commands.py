@@ -36,6 +36,9 @@ def main(given: Sequence[str] | None = None) -> int:
     if not given or (given[0].startswith("-") and given[0] not in ("-h", "--help")):
         given = ["run", *given]
     parser = _parser()
+    for word in given:
+        if word.startswith("--") and word.endswith("=--"):  # argparse makes an empty list of it, whatever the type
+            parser.error(f"argument {word.removesuffix('=--')}: expected a value, not '--'")
     options = parser.parse_args(given)
     options.command_line = shlex.join(["python", "train.py", *given])
     try:
