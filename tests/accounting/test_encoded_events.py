@@ -21,7 +21,7 @@ from tfdp.accounting import (
     report,
     sampled_noise_rdp,
 )
-from tfdp.noise import Gaussian, StudentT
+from tfdp.noise import Gaussian, Laplace, StudentT
 
 BOOK = Codebook(500, size=5)
 EVENT = EncodedEvent(StudentT(9, 1.1), BOOK)
@@ -121,3 +121,25 @@ def test_student_t_with_many_degrees_of_freedom_costs_what_a_gaussian_does(df):
         for noise in (StudentT(df, 2.0), Gaussian(2.0))
     )
     assert student == pytest.approx(gaussian, rel=1e-6)
+
+
+@pytest.mark.parametrize("sampling", [FullBatch(), Poisson(0.1)], ids=["all records", "Poisson lots"])
+@pytest.mark.parametrize("noise", [Gaussian(1.0), Laplace(1.0), StudentT(5, 1.0)], ids=str)
+def test_next_to_no_noise_costs_ever_more_and_then_all(noise, sampling):
+    """Orders times shifts that are too many to integrate over are left out, and what tells a record has an infinite loss."""
+    one_weight = Codebook(1, size=1)
+    spent = {
+        accountant: [
+            epsilon(
+                Ledger().record(EncodedEvent(noise.scaled(size), one_weight), sampling, 3),
+                delta=1e-5,
+                accountant=accountant,
+            )
+            for size in (1e-2, 1e-3, 1e-96)
+        ]
+        for accountant in ("rdp", "pld")
+    }
+    assert spent["rdp"][-1] == spent["pld"][-1] == math.inf
+    for tight, renyi in zip(spent["pld"], spent["rdp"], strict=True):
+        assert 10 < tight <= renyi
+    assert spent["pld"] == sorted(spent["pld"])

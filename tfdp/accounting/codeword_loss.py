@@ -24,7 +24,7 @@ import math
 import numpy as np
 
 from tfdp.accounting.codebooks import Codebook
-from tfdp.accounting.coordinate_loss import coordinate_loss, on_grid
+from tfdp.accounting.coordinate_loss import certain, coordinate_loss, on_grid
 from tfdp.accounting.loss_grids import GridLoss, Power, window
 from tfdp.accounting.noise_checks import check_noise
 from tfdp.accounting.noise_moments import least_shift, log_moments
@@ -91,6 +91,8 @@ def codeword_loss(noise: Noise, magnitudes: np.ndarray, counts: np.ndarray) -> G
         return GridLoss(1.0, 0, np.ones(1), 0.0)
     interval = _interval(noise, shifts, numbers)
     losses = [coordinate_loss(noise, float(shift), interval) for shift in shifts]
+    if any(loss.infinity >= 1 for loss in losses):
+        return certain(interval)
     delta, infinity = _worst_curve(losses, numbers)
     # At -interval, by symmetry: delta(-e) = 1 - e^-e + e^-e delta(e).
     before = -math.expm1(-interval) + math.exp(-interval) * delta[1]

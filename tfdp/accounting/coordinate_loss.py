@@ -32,6 +32,8 @@ def coordinate_loss(noise: Noise, shift: float, interval: float) -> GridLoss:
     """
     low, high, p, q = _cells(noise, shift)
     both = (p > 0) & (q > 0)
+    if not both.any():
+        return certain(interval)
     infinity = 2 * _TAIL_MASS + float(p[q == 0].sum())  # Q's density below all floats
     low, high, p, q = low[both], high[both], p[both], q[both]
     # Rounding must not leave the mean outside of the extremes.
@@ -40,6 +42,11 @@ def coordinate_loss(noise: Noise, shift: float, interval: float) -> GridLoss:
     up = _upper_share(low, mean, high)
     losses, masses = np.concatenate([low, high]), np.concatenate([p * (1 - up), p * up])
     return on_grid(losses, masses, interval, infinity)
+
+
+def certain(interval: float) -> GridLoss:
+    """Of a release that tells the record: P and Q have nothing in common that a float can hold."""
+    return GridLoss(interval, 0, np.full(1, 1e-300), 1.0)
 
 
 def on_grid(losses: np.ndarray, masses: np.ndarray, interval: float, infinity: float) -> GridLoss:

@@ -19,6 +19,7 @@ _TAIL_MASS = 1e-15
 _ORDERS = 2.0 ** np.arange(-6, 15)
 # Fourier coefficients below this are left out; all of them together are far below rounding.
 _LEAST_COEFFICIENT = 1e-35
+_ALMOST_ONE = 1 - 2.0**-53
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -128,7 +129,8 @@ def composed(powers: Sequence[Power]) -> GridLoss:
     masses = fft.irfft(product, points)
     offset = first - sum(power.count * power.loss.first for power in powers)
     masses = np.roll(masses, -(offset % points))[: last - first + 1]
-    infinity = _TAIL_MASS - math.expm1(sum(p.count * math.log1p(-p.loss.infinity) for p in powers))
+    finite = sum(p.count * math.log1p(-min(p.loss.infinity, _ALMOST_ONE)) for p in powers)
+    infinity = _TAIL_MASS - math.expm1(finite)
     return GridLoss(powers[0].loss.interval, first, masses, infinity)
 
 

@@ -32,6 +32,8 @@ _NEAREST, _FARTHEST = 2.0**-30, 1e8
 _BULK = 20.0
 _LARGEST_EXPONENT = 600.0
 _AS_GOOD_AS_INFINITE = 1e9
+# The most that an order times a shift may be, in units: 100,000 panels. A shift that order 2 is too high for costs hundreds in epsilon.
+_FARTHEST_PEAK = 1350.0
 # Log densities are off by some 1e-15, their differences over a shift of t units by 1e-15 / t of themselves, and no
 # shift below _LEAST_SHIFT units is ever integrated. What is returned is raised by this share.
 _ROUNDING = 2e-9
@@ -45,7 +47,7 @@ def least_shift(noise: Noise) -> float:
 
 @functools.lru_cache(maxsize=4096)
 def log_moments(noise: Noise, shift: float, highest: int) -> np.ndarray:
-    """log M_k(t) at the shift t for k = 2, 3, ... `highest`, from above; infinite where it diverges.
+    """log M_k(t) at the shift t for k = 2, 3, ... `highest`, from above; infinite where it diverges, or would take too long.
 
     Since f and f(. - t) both integrate to 1,
 
@@ -55,7 +57,12 @@ def log_moments(noise: Noise, shift: float, highest: int) -> np.ndarray:
     is integrated by Gauss-Kronrod. To the result is added the whole difference between the two rules on every panel,
     which overstates the error of the better one, and a geometric series for what lies beyond the last panels.
     """
-    edges = noise.unit * _edges(shift / noise.unit, highest)
+    units = shift / noise.unit
+    computed = int(min(highest, _FARTHEST_PEAK / units))
+    if computed < highest:
+        below = log_moments(noise, shift, computed) if computed >= 2 else np.empty(0)
+        return np.append(below, np.full(highest - 1 - len(below), math.inf))
+    edges = noise.unit * _edges(units, highest)
     half = np.diff(edges)[:, None] / 2
     x = (edges[:-1, None] + half) + half * _NODES
     with np.errstate(invalid="ignore"):

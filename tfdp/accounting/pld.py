@@ -68,7 +68,7 @@ class ComposedLoss:
     def epsilon(self, delta: float) -> float:
         left = delta - self.rounding
         epsilon = self.remove.get_epsilon_for_delta(left)
-        if self.add.get_delta_for_epsilon(epsilon) <= left:
+        if math.isinf(epsilon) or self.add.get_delta_for_epsilon(epsilon) <= left:
             return epsilon
         return max(epsilon, self.add.get_epsilon_for_delta(left))
 
@@ -94,7 +94,7 @@ def report(ledger: Ledger, delta: float) -> Report:
         bound = rdp.report(ledger, delta).epsilon
         return _report(ledger, bound, delta, "too large for a grid, Renyi bound in its place")
     epsilon = loss.epsilon(delta)
-    if loss.exhausted and (bound := rdp.report(ledger, delta).epsilon) < epsilon:
+    if (loss.exhausted or math.isinf(epsilon)) and (bound := rdp.report(ledger, delta).epsilon) < epsilon:
         return _report(ledger, bound, delta, "no grid is fine enough, Renyi bound in its place")
     return _report(ledger, epsilon, delta, f"grid {loss.interval:.3g}", loss.interval)
 
@@ -109,7 +109,7 @@ def delta(ledger: Ledger, epsilon: float) -> float:
     if loss is None:
         return min(_total_variation(releases), rdp.delta(ledger, epsilon))
     found = float(loss.delta(epsilon))
-    if loss.exhausted or found < 2 * loss.rounding:
+    if loss.exhausted or found < 2 * loss.rounding or found == 1:
         found = min(found, rdp.delta(ledger, epsilon))
     return min(found, _total_variation(releases))
 
