@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from experiments import folder_lock
 from experiments.settings import RunSettings
 
 SETTINGS, RESULT, STATEMENT, MODEL = "settings.json", "result.json", "statement.json", "model.keras"
@@ -38,15 +39,19 @@ class RunFolder:
     def record(self) -> dict[str, Any]:
         return _read(self.path / RESULT) | {"statement": _read(self.path / STATEMENT)}
 
-    def begin(self, settings: RunSettings, command: str) -> None:
+    def check(self, settings: RunSettings) -> None:
         """Refuses a folder that holds something else."""
         if self.begun:
             self._check_same(settings)
-            return
-        if self.path.exists() and any(self.path.iterdir()):
+        elif self.path.is_dir() and any(one.name != folder_lock.FILE for one in self.path.iterdir()):
             raise ValueError(f"{self.path} holds files that are not of a run. Give another --name or --folder.")
-        self.path.mkdir(parents=True, exist_ok=True)
-        _write(self.path / SETTINGS, {"settings": settings.to_json(), "command": command})
+
+    def begin(self, settings: RunSettings, command: str) -> None:
+        """Refuses a folder that holds something else."""
+        self.check(settings)
+        if not self.begun:
+            self.path.mkdir(parents=True, exist_ok=True)
+            _write(self.path / SETTINGS, {"settings": settings.to_json(), "command": command})
 
     def _check_same(self, settings: RunSettings) -> None:
         there, here = self.settings.to_json(), settings.to_json()

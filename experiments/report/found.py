@@ -55,6 +55,12 @@ class Found:
         return page.page(self.title, self.about, parts)
 
 
+def folders_in(folder: Path) -> list[Path]:
+    """The folder and those in it, as far as they hold what was found."""
+    files = (folder / FILE, *sorted(folder.glob(f"*/{FILE}")))
+    return [file.parent for file in files if file.is_file()]
+
+
 def read(folder: Path) -> Found:
     content = json.loads((folder / FILE).read_text())
     content["panels"] = tuple(map(Panel.from_json, content["panels"]))
