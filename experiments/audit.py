@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.folder_lock import alone_in
 from experiments.methods import METHODS, PRIVATE
-from experiments.run_folder import MODEL, RunFolder
+from experiments.run_folder import MODEL, RunFolder, read_json
 from experiments.settings import RunSettings, one_of
 
 if TYPE_CHECKING:
@@ -185,10 +185,7 @@ def _is_of(found: dict[str, Any], key: dict[str, Any]) -> bool:
 def _read(file: Path, settings: RunSettings) -> dict[str, Any]:
     if not file.exists():
         return {"settings": settings.to_json(), "canaries": [], "membership": None}
-    try:
-        content = json.loads(file.read_text())
-    except ValueError as error:
-        raise ValueError(f"{file} can't be read: {error}") from error
+    content = read_json(file, ("settings", "canaries", "membership"))
     if content["settings"] != settings.to_json():
         raise ValueError(f"{file} is of a run of other settings. Delete it.")
     return content

@@ -13,6 +13,7 @@ from typing import Any
 
 from experiments import arguments, audit, best, papers
 from experiments.folder_lock import InUse, alone_in
+from experiments.run_folder import RunFolder
 from experiments.settings import RunSettings
 
 _START = """
@@ -110,15 +111,20 @@ def _argument(text: str) -> tuple[str, Any]:
 def _run(options: argparse.Namespace) -> None:
     own = {name: getattr(options, name) for name in ("epsilon", "noise_multiplier", "seed")}
     settings = RunSettings.of(**_given(options), method=options.method, **own)
-    from experiments import one_run
+    folder = RunFolder(options.folder / (options.name or settings.name))
+    folder.check(settings)
+    if folder.finished and folder.report.exists():
+        print(folder.finished_already)
+        return
+    with alone_in(folder.path, "give another --name or --folder"):
+        from experiments import one_run
 
-    verbose = 2 if os.environ.get("CI") else "auto"
-    folder = options.folder / (options.name or settings.name)
-    one_run.execute(settings, folder, options.data_dir, options.command_line, options.tensorboard, verbose)
+        verbose = 2 if os.environ.get("CI") else "auto"
+        one_run.execute(settings, folder, options.data_dir, options.command_line, options.tensorboard, verbose)
 
 
 def _sweep(options: argparse.Namespace) -> None:
-    from experiments import sweep, training
+    from experiments import sweep
     from experiments.campaign import Campaign, TrainingRun
     from experiments.report.figures import check_can_draw
 
@@ -128,6 +134,8 @@ def _sweep(options: argparse.Namespace) -> None:
     check_can_draw()
     folder = options.folder / (options.name or f"sweep-{options.dataset}")
     with alone_in(folder, "give another --name or --folder"):
+        from experiments import training
+
         for one in settings:
             if one.seed == 0:
                 training.check(one, training.load(one, options.data_dir))
@@ -168,7 +176,6 @@ def _show(found: Any, folder: Path) -> None:
 def _report(options: argparse.Namespace) -> None:
     from experiments.report import found, run_report
     from experiments.report.figures import check_can_draw
-    from experiments.run_folder import RunFolder
 
     check_can_draw()
     folder = RunFolder(options.directory)
@@ -180,7 +187,7 @@ def _report(options: argparse.Namespace) -> None:
             raise ValueError(f"{folder.path} holds a run that is not finished. Go on with it: {folder.command}")
         run_report.write(folder)
     for one in of_many or [folder.path]:
-        print(f"The report is {one / run_report.FILE}.")
+        print(f"The report is {one / 'report.html'}.")
 
 
 def _audit(options: argparse.Namespace) -> None:
