@@ -8,8 +8,9 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.folder_lock import alone_in
 from experiments.methods import METHODS, PRIVATE
-from experiments.run_folder import MODEL, RunFolder
+from experiments.run_folder import MODEL, RunFolder, read_json
 from experiments.settings import RunSettings, one_of
 
 if TYPE_CHECKING:
@@ -37,23 +38,35 @@ def execute(path: Path, data_dir: str | os.PathLike | None, attack: str, canarie
     if folder.begun and not folder.finished:
         raise ValueError(f"{path} holds a run that is not finished. Go on with it: {folder.command}")
     record, settings = folder.record, folder.settings
-    from experiments import training
-
-    data = training.load(settings, data_dir)
-    content = _read(path / FILE, settings)
     print(_run_in_words(record))
+    content, key = _read(path / FILE, settings), {"attack": attack, "canaries": canaries, "seed": seed}
+    if content["membership"] is None or _lacks_canaries(content, key, settings):
+        with alone_in(path):  # of two, each would write over what the other found
+            content = _completed(folder, data_dir, key)
     if METHODS[settings.method].where == PRIVATE:
-        key = {"attack": attack, "canaries": canaries, "seed": seed}
-        if not any(_is_of(one, key) for one in content["canaries"]):
-            content["canaries"].append(key | _canaries(settings, data, **key))
-            _write(path / FILE, content)
         print(_canaries_in_words(next(one for one in content["canaries"] if _is_of(one, key))))
     else:
         print(f"{settings.method} has no noise on gradients, which canaries would audit: membership alone is told.")
+    print(f"{content['membership']['said']}\nAll results are in {path / FILE}.")
+
+
+def _lacks_canaries(content: dict[str, Any], key: dict[str, Any], settings: RunSettings) -> bool:
+    return METHODS[settings.method].where == PRIVATE and not any(_is_of(one, key) for one in content["canaries"])
+
+
+def _completed(folder: RunFolder, data_dir: str | os.PathLike | None, key: dict[str, Any]) -> dict[str, Any]:
+    """The file's content and what it lacks, which is written as it comes."""
+    from experiments import training
+
+    path, settings = folder.path, folder.settings
+    data, content = training.load(settings, data_dir), _read(path / FILE, settings)
+    if _lacks_canaries(content, key, settings):
+        content["canaries"].append(key | _canaries(settings, data, **key))
+        _write(path / FILE, content)
     if content["membership"] is None:
         content["membership"] = _membership(path, data)
         _write(path / FILE, content)
-    print(f"{content['membership']['said']}\nAll results are in {path / FILE}.")
+    return content
 
 
 def _canaries(settings: RunSettings, data: TrainAndTest, attack: str, canaries: int, seed: int) -> dict[str, Any]:
@@ -172,10 +185,7 @@ def _is_of(found: dict[str, Any], key: dict[str, Any]) -> bool:
 def _read(file: Path, settings: RunSettings) -> dict[str, Any]:
     if not file.exists():
         return {"settings": settings.to_json(), "canaries": [], "membership": None}
-    try:
-        content = json.loads(file.read_text())
-    except ValueError as error:
-        raise ValueError(f"{file} can't be read: {error}") from error
+    content = read_json(file, ("settings", "canaries", "membership"))
     if content["settings"] != settings.to_json():
         raise ValueError(f"{file} is of a run of other settings. Delete it.")
     return content

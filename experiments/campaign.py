@@ -26,6 +26,10 @@ class Run(Protocol):
     def label(self) -> str: ...
 
     @property
+    def dataset(self) -> str:
+        """The name of its records."""
+
+    @property
     def length(self) -> float:
         """How long it takes beside the others of its campaign, about: the epochs of training, or 1."""
 
@@ -52,6 +56,10 @@ class TrainingRun:
     @property
     def label(self) -> str:
         return self.settings.name.rpartition("-")[0]
+
+    @property
+    def dataset(self) -> str:
+        return self.settings.dataset
 
     @property
     def length(self) -> float:
@@ -103,9 +111,13 @@ class Campaign:
 
     def run_all(self, runs: Sequence[Run]) -> list[Record]:
         """Runs what is missing, and says how it goes."""
+        from tfdp.data import load
+
         missing = list({_key(run.identity()): run for run in runs if self.record(run) is None}.values())
         if len(missing) < len(runs):
             self._say(f"{len(runs) - len(missing)} of {len(runs)} runs are there already, in {self._file}.")
+        for dataset in dict.fromkeys(run.dataset for run in missing):
+            load(dataset, self._data_dir)  # one that is not here is found now, and not after the runs on another
         begun, done, whole = time.monotonic(), 0.0, sum(run.length for run in missing)
         for number, run in enumerate(missing, 1):
             record = self._run(run)

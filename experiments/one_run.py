@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from experiments import training
 from experiments.report import run_report
@@ -14,35 +13,31 @@ from experiments.settings import RunSettings
 
 def execute(
     settings: RunSettings,
-    path: Path,
+    folder: RunFolder,
     data_dir: str | os.PathLike | None,
     command: str,
     tensorboard: bool = False,
     verbose: str | int = "auto",
 ) -> None:
-    """Trains, or goes on, or says that there is nothing to do. What can be refused is refused before the folder is made."""
+    """Trains, or goes on. What can be refused is refused before anything is written."""
     check_can_draw()
     if tensorboard:
         training.check_tensorboard()
     data = training.load(settings, data_dir)
     training.check(settings, data)
-    folder = RunFolder(path)
     folder.begin(settings, command)
-    if folder.finished and not (path / run_report.FILE).exists():  # broken off while it was written
+    if folder.finished:  # broken off while its report was written
         run_report.write(folder)
-        training.clean(path)
-    if folder.finished:
-        print(
-            f"{path} is finished already. Its report: {path / 'report.html'}. To run it again, delete the folder or give --name."
-        )
+        training.clean(folder.path)
+        print(folder.finished_already)
         return
     if not training.is_private(settings):
         print(f"\n{run_report.NO_PRIVACY}\n")
-    trained = training.train(settings, data, path, verbose, tensorboard)
+    trained = training.train(settings, data, folder.path, verbose, tensorboard)
     folder.finish(trained.model, trained.statement, trained.record)
     run_report.write(folder)
-    training.clean(path)
+    training.clean(folder.path)
     print(f"\n{trained.statement}\n")
     scored = f"{run_report.scored_on(settings.to_json()).capitalize()} {trained.record['metric']}"
     print(f"{scored}: {run_report.score_text(trained.record)} of {trained.record['test_records']:,} records.")
-    print(f"Model, statement, history and report are in {path}: open {path / 'report.html'}.")
+    print(f"Model, statement, history and report are in {folder.path}: open {folder.report}.")

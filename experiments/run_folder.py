@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from experiments import folder_lock
 from experiments.settings import RunSettings
 
 SETTINGS, RESULT, STATEMENT, MODEL = "settings.json", "result.json", "statement.json", "model.keras"
+
+_IN_RESULT = ("settings", "metric", "score", "records", "test_records", "seconds", "history")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,30 +27,49 @@ class RunFolder:
         return (self.path / RESULT).is_file()
 
     @property
+    def report(self) -> Path:
+        return self.path / "report.html"
+
+    @property
+    def finished_already(self) -> str:
+        return f"{self.path} is finished already. Its report: {self.report}. To run it again, delete the folder or give --name."
+
+    @property
     def begun(self) -> bool:
         return (self.path / SETTINGS).is_file()
 
     @property
     def settings(self) -> RunSettings:
-        return RunSettings.from_json(_read(self.path / SETTINGS)["settings"])
+        return RunSettings.from_json(self._command_and_settings["settings"])
 
     @property
     def command(self) -> str:
-        return _read(self.path / SETTINGS)["command"]
+        return self._command_and_settings["command"]
 
     @property
     def record(self) -> dict[str, Any]:
-        return _read(self.path / RESULT) | {"statement": _read(self.path / STATEMENT)}
+        result = read_json(self.path / RESULT, _IN_RESULT)
+        return result | {
+            "statement": read_json(self.path / STATEMENT, ("epsilon", "claims", "not_protected", "versions"))
+        }
 
-    def begin(self, settings: RunSettings, command: str) -> None:
+    @property
+    def _command_and_settings(self) -> dict[str, Any]:
+        return read_json(self.path / SETTINGS, ("settings", "command"))
+
+    def check(self, settings: RunSettings) -> None:
         """Refuses a folder that holds something else."""
         if self.begun:
             self._check_same(settings)
-            return
-        if self.path.exists() and any(self.path.iterdir()):
+        elif self.path.is_dir() and any(one.name != folder_lock.FILE for one in self.path.iterdir()):
             raise ValueError(f"{self.path} holds files that are not of a run. Give another --name or --folder.")
-        self.path.mkdir(parents=True, exist_ok=True)
-        _write(self.path / SETTINGS, {"settings": settings.to_json(), "command": command})
+
+    def begin(self, settings: RunSettings, command: str) -> None:
+        """Refuses a folder that holds something else."""
+        self.check(settings)
+        if not self.begun:
+            self.path.mkdir(parents=True, exist_ok=True)
+            _write(self.path / SETTINGS, {"settings": settings.to_json(), "command": command})
 
     def _check_same(self, settings: RunSettings) -> None:
         there, here = self.settings.to_json(), settings.to_json()
@@ -67,13 +90,18 @@ class RunFolder:
         _write(self.path / RESULT, {name: value for name, value in record.items() if name != "statement"})
 
 
-def _read(file: Path) -> dict[str, Any]:
+def read_json(file: Path, names: Iterable[str]) -> dict[str, Any]:
+    """A file's content, which has these names."""
     try:
-        return json.loads(file.read_text())
-    except FileNotFoundError:
+        content = json.loads(file.read_text())
+    except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{file.parent} is not the folder of a finished run: there is no {file.name}.") from None
     except ValueError as error:
         raise ValueError(f"{file} can't be read: {error}") from error
+    missing = [name for name in names if not isinstance(content, dict) or name not in content]
+    if missing:
+        raise ValueError(f"{file} is not what train.py wrote there: it has no {', '.join(missing)}.")
+    return content
 
 
 def _write(file: Path, content: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Sequence
@@ -26,6 +27,12 @@ def grid(base: dict[str, Any], methods: Sequence[str], epsilons: Sequence[float]
         own = {} if method.startswith("no-privacy") else {"epsilon": epsilon}
         made.append(RunSettings.of(**base, method=method, seed=seed, **own))
     return list({setting.name: setting for setting in made}.values())
+
+
+def folder_name(settings: Sequence[RunSettings]) -> str:
+    """Of a sweep's table and report among those of other sweeps: how many runs, and a few digits that differ where any run does."""
+    names = "\n".join(sorted(one.name for one in settings))
+    return f"{len(settings)}-runs-{hashlib.sha256(names.encode()).hexdigest()[:6]}"
 
 
 def found(runs: Sequence[TrainingRun], records: Sequence[Record], command: str) -> Found:

@@ -28,6 +28,10 @@ class InfluenceRun:
     def label(self) -> str:
         return f"{self.pretraining.dataset}-{self.pretraining.model}-influence-eps{self.epsilon:g}-seed{self.pretraining.seed}"
 
+    @property
+    def dataset(self) -> str:
+        return self.pretraining.dataset
+
     length = 1.0
 
     def identity(self) -> dict[str, Any]:

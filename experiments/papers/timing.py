@@ -24,6 +24,10 @@ class TimingRun:
     def label(self) -> str:
         return f"steps of {self.settings.name.rpartition('-')[0]}"
 
+    @property
+    def dataset(self) -> str:
+        return self.settings.dataset
+
     length = 1.0
 
     def identity(self) -> dict[str, Any]:

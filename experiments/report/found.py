@@ -8,6 +8,7 @@ from pathlib import Path
 
 from experiments.report import figures, page
 from experiments.report.figures import Panel
+from experiments.run_folder import read_json
 from experiments.tables import markdown
 
 FILE = "found.json"
@@ -55,8 +56,14 @@ class Found:
         return page.page(self.title, self.about, parts)
 
 
+def folders_in(folder: Path) -> list[Path]:
+    """The folder and those in it, as far as they hold what was found."""
+    files = (folder / FILE, *sorted(folder.glob(f"*/{FILE}")))
+    return [file.parent for file in files if file.is_file()]
+
+
 def read(folder: Path) -> Found:
-    content = json.loads((folder / FILE).read_text())
+    content = read_json(folder / FILE, [field.name for field in dataclasses.fields(Found)])
     content["panels"] = tuple(map(Panel.from_json, content["panels"]))
     for name in ("columns", "notes"):
         content[name] = tuple(content[name])

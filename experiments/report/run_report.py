@@ -18,7 +18,6 @@ from tfdp.accounting import Ledger, Tradeoff, gdp_tradeoff, tradeoff
 from tfdp.accounting.claims import FEATURES, MEMBERSHIP, RECORD, rounded_up
 from tfdp.report.claims import INFORMATION
 
-FILE = "report.html"
 NO_PRIVACY = "NO PRIVACY: this model was trained without any, and may show what its training records were."
 _METRICS = (
     "Accuracy and loss by epoch are computed from records without noise. They are not private: no claim on this page covers them. Publish "
@@ -32,7 +31,7 @@ def write(folder: RunFolder) -> None:
     panels = panels_of(record)
     for name, (panel, _) in panels.items():
         figures.write_png([panel], folder.path / "figures" / f"{name}.png")
-    (folder.path / FILE).write_text(_page(folder, record, panels))
+    folder.report.write_text(_page(folder, record, panels))
 
 
 def panels_of(record: dict[str, Any]) -> dict[str, tuple[Panel, str]]:

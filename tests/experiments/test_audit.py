@@ -9,7 +9,8 @@ import pytest
 from sklearn import metrics
 
 import tfdp
-from experiments import audit
+from experiments import audit, folder_lock
+from experiments.folder_lock import alone_in
 from tests.audit.conftest import layers_count_as_proved  # noqa: F401
 from tests.experiments.conftest import call
 from tfdp.accounting import Ledger
@@ -40,6 +41,8 @@ def test_canaries_are_audited_at_the_price_of_the_run_and_nothing_is_done_twice(
     assert "is proven, at delta = 1e-05." in printed and "as published" not in printed
     written = (audited / audit.FILE).stat().st_mtime_ns
     assert call(*given) == (code, printed)
+    with alone_in(audited):  # to read is harmless
+        assert call(*given) == (code, printed)
     assert (audited / audit.FILE).stat().st_mtime_ns == written
 
 
@@ -74,6 +77,23 @@ def test_wrong_arguments_leave_nothing_behind(audited, given, message):
     code, printed = call("audit", audited, *given)
     assert code == 2 and message in printed
     assert not (audited / audit.FILE).exists()
+
+
+def test_a_second_audit_of_one_folder_is_refused(audited):
+    with alone_in(audited):
+        code, printed = call("audit", audited)
+    assert code == 1 and f"another process is at work in {audited}. Wait until it has ended." in printed
+    assert not (audited / audit.FILE).exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_found_before_anything_is_computed(audited, monkeypatch):
+    def denied(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(folder_lock, "_locked", denied)
+    monkeypatch.setattr(audit, "_completed", None)
+    code, printed = call("audit", audited)
+    assert code == 1 and f"Permission denied: '{audited / folder_lock.FILE}'" in printed
 
 
 def test_a_folder_without_a_finished_run(tmp_path):

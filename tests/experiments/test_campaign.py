@@ -17,7 +17,7 @@ class Counted:
     number: int
     ran: list = dataclasses.field(default_factory=list, hash=False, compare=False)
 
-    label = "counted"
+    label, dataset = "counted", "digits"
 
     @property
     def length(self):
@@ -67,6 +67,16 @@ def test_what_is_finished_stays_when_a_run_is_broken_off(tmp_path):
     Campaign(tmp_path, "runs", None, print).run_all([Counted(1, ran), Counted(2, ran)])
     assert ran == [1, 2]
     assert [json.loads(line)["score"] for line in (tmp_path / "runs.jsonl").read_text().splitlines()] == [1.0, 2.0]
+
+
+def test_a_data_set_that_is_not_here_is_found_before_the_first_run(tmp_path):
+    class OnAdult(Counted):
+        dataset = "adult"
+
+    ran = []
+    with pytest.raises(FileNotFoundError, match="adult is not here"):
+        Campaign(tmp_path, "runs", None, print).run_all([Counted(1, ran), OnAdult(2, ran)])
+    assert not ran
 
 
 def test_a_line_that_was_cut_off_is_run_again(tmp_path):

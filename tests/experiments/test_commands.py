@@ -1,5 +1,6 @@
 """The command line: help, and errors before anything is created."""
 
+import json
 import subprocess
 import sys
 
@@ -37,6 +38,8 @@ WRONG = [
     (("--epochs", "0"), "epochs must be a whole number of at least 1"),
     (("run", "--argument", "direction"), "--argument takes NAME=VALUE"),
     (("run", "--argument", "direction=left"), "direction"),
+    (("run", "--argument", "l2_norm_clip=1"), "The optimizer's l2_norm_clip is given by --clip, not by --argument"),
+    (("run", "--argument", "learning_rate=1"), "The optimizer's learning_rate is given by --learning-rate, not"),
     (("run", "--argument", "no_such=1", "--method", "noisy-sgd"), "no_such"),
     (("run", "--batch-size", "5000"), "batch_size must be at most the number of records, 1,437"),
     (("run", "--dataset", "adult"), "adult is not here. Give data_dir="),
@@ -62,6 +65,38 @@ def test_a_wrong_argument_says_what_is_allowed_and_creates_nothing(given, messag
 def test_a_report_of_nothing_says_what_is_missing(tmp_path):
     code, printed = call("report", tmp_path)
     assert code == 2 and "is not the folder of a finished run: there is no result.json" in printed
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("found.json", "{", "can't be read"),
+        ("found.json", "{}", "is not what train.py wrote there: it has no title, about"),
+        ("result.json", '{"score": 1}', "is not what train.py wrote there: it has no settings, metric, records"),
+        ("result.json", "[]", "is not what train.py wrote there: it has no settings, metric, score"),
+    ],
+)
+def test_a_file_that_was_damaged_is_named(tmp_path, file, content, message):
+    (tmp_path / file).write_text(content)
+    code, printed = call("report", tmp_path)
+    assert code == 2 and f"{tmp_path / file} {message}" in printed
+
+
+def test_settings_of_another_version_are_refused(tmp_path):
+    (tmp_path / "one").mkdir()
+    for settings in ({}, {"no_such": 1}):
+        (tmp_path / "one" / "settings.json").write_text(
+            json.dumps({"settings": settings, "command": "python train.py"})
+        )
+        code, printed = call("run", "--name", "one", "--folder", tmp_path)
+        assert code == 2 and "These settings are of another version of train.py" in printed
+
+
+@pytest.mark.parametrize("command", ["report", "audit"])
+def test_a_file_is_no_folder_of_a_run(command, tmp_path):
+    (tmp_path / "file").touch()
+    code, printed = call(command, tmp_path / "file")
+    assert code == 2 and f"{tmp_path / 'file'} is not the folder of a finished run" in printed
 
 
 def test_a_folder_with_other_files_is_not_touched(tmp_path):

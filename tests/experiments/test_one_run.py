@@ -10,6 +10,7 @@ import keras
 import pytest
 
 import tfdp
+from experiments.folder_lock import alone_in
 from experiments.report.run_report import NO_PRIVACY
 from tests.experiments.conftest import TINY, call
 from tfdp.accounting import Ledger
@@ -100,6 +101,13 @@ def test_a_finished_run_is_not_run_again(run):
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
+def test_a_finished_run_may_be_asked_for_while_another_process_holds_its_folder(run):
+    given, folder, _ = run
+    with alone_in(folder):
+        code, printed = call(*given)
+    assert code == 0 and "is finished already" in printed
+
+
 def test_a_folder_of_other_settings_is_left_alone(run):
     given, folder, _ = run
     code, printed = call(*given, "--seed", "1")
@@ -113,7 +121,8 @@ def test_the_report_is_made_anew_as_it_was(run, tmp_path):
     shutil.copytree(folder, copy)
     (copy / "report.html").unlink()
     shutil.rmtree(copy / "figures")
-    assert call("report", copy)[0] == 0
+    with alone_in(copy):  # a report takes nothing away from another process
+        assert call("report", copy)[0] == 0
     assert (copy / "report.html").read_text() == (folder / "report.html").read_text()
     assert len(list((copy / "figures").iterdir())) == 3
 

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from experiments import sweep
+from experiments import sweep, training
 from experiments.campaign import TrainingRun
+from experiments.report.found import FILE, Found, folders_in
 from tests.experiments.conftest import TINY, call
 from tfdp.accounting import Ledger, epsilon
 from tfdp.accounting.claims import rounded_up
@@ -80,16 +81,76 @@ def test_a_sweep_leaves_a_line_a_run_a_table_a_figure_and_a_report(swept):
     lines = [json.loads(line) for line in (folder / "runs.jsonl").read_text().splitlines()]
     assert [line["run"]["seed"] for line in lines] == [0, 1]
     assert "2 of 2: digits-noisy-sgd-eps3-seed1" in printed and "These 2 runs are siblings" in printed
-    assert (folder / "table.md").read_text() in printed
-    assert (folder / "figures" / "figure.png").stat().st_size > 1000
-    assert "These 2 runs are siblings" in (folder / "report.html").read_text()
+    (own,) = (path for path in folder.iterdir() if path.is_dir())
+    assert own.name.startswith("2-runs-")
+    assert (own / "table.md").read_text() in printed
+    assert (own / "figures" / "figure.png").stat().st_size > 1000
+    assert "These 2 runs are siblings" in (own / "report.html").read_text()
 
 
 def test_a_sweep_that_is_finished_runs_nothing_and_its_report_can_be_made_anew(swept):
     given, folder, _ = swept
-    page = (folder / "report.html").read_text()
+    (file,) = folder.glob("*/report.html")
+    page = file.read_text()
     _, printed = call(*given)
     assert "2 of 2 runs are there already" in printed
-    (folder / "report.html").unlink()
+    file.unlink()
     assert call("report", folder)[0] == 0
-    assert (folder / "report.html").read_text() == page
+    assert file.read_text() == page
+
+
+def test_a_report_is_of_a_folder_and_of_those_in_it(tmp_path):
+    for name in ("2-runs-a", "3-runs-b", "unfinished"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "2-runs-a" / FILE).touch()
+    (tmp_path / "3-runs-b" / FILE).touch()
+    assert folders_in(tmp_path) == [tmp_path / "2-runs-a", tmp_path / "3-runs-b"]
+    assert folders_in(tmp_path / "3-runs-b") == [tmp_path / "3-runs-b"]
+    assert folders_in(tmp_path / "unfinished") == folders_in(tmp_path / "nothing") == []
+
+
+@pytest.fixture
+def sweep_of_fakes(tmp_path, monkeypatch):
+    """The command, its folder, and which runs were run. Of what they find the table alone is written."""
+    ran = []
+
+    def execute(run, data_dir, work):
+        ran.append(run.label)
+        return {name: value for name, value in record(80.0 + len(ran)).items() if name != "cpu_seconds"}
+
+    monkeypatch.setattr(TrainingRun, "execute", execute)
+
+    def write(found, folder):
+        folder.mkdir(exist_ok=True)
+        (folder / "table.md").write_text(found.markdown)
+
+    monkeypatch.setattr(Found, "write", write)
+    monkeypatch.setattr(training, "check", lambda settings, data: None)
+
+    def command(*given):
+        code, printed = call("sweep", "--folder", tmp_path, "--epsilons", "1", "--seeds", "1", *given)
+        assert code == 0, printed
+
+    return command, tmp_path / "sweep-digits", ran
+
+
+def contents(folder) -> dict:
+    return {path: path.read_bytes() for path in folder.glob("*/*") if path.is_file()}
+
+
+def test_two_sweeps_of_one_data_set_leave_each_others_tables_alone_and_share_runs(sweep_of_fakes):
+    command, folder, ran = sweep_of_fakes
+    command("--methods", "noisy-sgd")
+    first = contents(folder)
+    for other in (("--clip", "2"), ("--epsilons", "3"), ("--seeds", "2")):
+        command("--methods", "noisy-sgd", *other)
+    assert len(list(folder.glob("*/table.md"))) == 4
+    assert first.items() <= contents(folder).items()
+    assert len(ran) == len((folder / "runs.jsonl").read_text().splitlines()) == 4  # of two seeds, one was there
+
+
+def test_a_sweep_finds_its_folder_again_whatever_the_order_of_its_methods(sweep_of_fakes):
+    command, folder, ran = sweep_of_fakes
+    command("--methods", "noisy-sgd", "noisy-adam")
+    command("--methods", "noisy-adam", "noisy-sgd")
+    assert len(ran) == 2 and len(list(folder.glob("2-runs-*"))) == 1
