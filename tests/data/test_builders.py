@@ -177,7 +177,14 @@ def test_connections_that_hold_something_else_are_refused(name, values, said, mo
         connections(monkeypatch, **{name: np.array(values)})
 
 
-@pytest.mark.parametrize("load", [lambda m: reviews(m), lambda m: ratings(m, objects(), objects(), [])])
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda m: reviews(m),
+        lambda m: ratings(m, objects(), objects(), []),
+        lambda m: connections(m, **{name: values[:0] for name, values in CONNECTIONS.items()}),
+    ],
+)
 def test_a_part_without_records_is_refused(load, monkeypatch):
     with pytest.raises(ValueError, match="one label for each of 0 records"):
         load(monkeypatch)
