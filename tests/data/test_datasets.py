@@ -1,8 +1,5 @@
 """Data sets by name."""
 
-import sys
-import types
-
 import keras
 import numpy as np
 import pytest
@@ -135,56 +132,6 @@ def test_a_broken_file_is_said_to_be_one(tmp_path):
     (tmp_path / "mnist.npz").write_bytes(b"PK\x03\x04 and nothing more")
     with pytest.raises(ValueError, match="can't be read"):
         tfdp.data.load("mnist", tmp_path)
-
-
-class Builder:
-    """As much of a builder of tensorflow-datasets as is asked for."""
-
-    def __init__(self, arrays, splits):
-        self.arrays, self.info = arrays, types.SimpleNamespace(splits=splits)
-
-    def download_and_prepare(self):
-        if self.arrays is None:
-            raise ConnectionError("no route to host")
-
-    def as_dataset(self, split, batch_size):
-        assert batch_size == -1
-        return self.arrays[split]
-
-
-def stand_in(monkeypatch, arrays, splits=("train", "test")):
-    module = types.ModuleType("tensorflow_datasets")
-    module.builder = lambda name, data_dir: Builder(arrays[name] if arrays else None, splits)
-    module.as_numpy = lambda dataset: dataset
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", module)
-
-
-def test_image_sets_come_from_tensorflow_datasets(monkeypatch):
-    images = np.random.default_rng(0).integers(0, 256, (3, 28, 28, 1), np.uint8)
-    part = {"image": images, "label": np.array([0, 4, 9])}
-    stand_in(monkeypatch, {"mnist": {"train": part, "test": part}})
-    (x, y), _ = tfdp.data.load("mnist")
-    np.testing.assert_allclose(255 * x, images, rtol=1e-6)
-    assert y.tolist() == [0, 4, 9]
-
-
-def test_a_set_of_one_part_is_cut(monkeypatch):
-    train, test = ({"features": np.ones((n, 4)), "label": np.arange(n) % 3} for n in (8, 2))
-    stand_in(monkeypatch, {"iris": {"train[:80%]": train, "train[80%:]": test}}, splits=("train",))
-    (x, _), (x_test, _) = tfdp.data.load("iris")
-    assert x.shape == (8, 4) and x_test.shape == (2, 4)
-
-
-def test_without_a_network_the_error_says_what_to_put_where(monkeypatch):
-    stand_in(monkeypatch, None)
-    with pytest.raises(FileNotFoundError, match=r"mnist.npz with the arrays.*no route to host"):
-        tfdp.data.load("mnist")
-
-
-def test_without_tensorflow_datasets_too(monkeypatch):
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)
-    with pytest.raises(FileNotFoundError, match=r"pip install 'tfdp\[datasets\]'"):
-        tfdp.data.load("cifar10")
 
 
 def test_the_and_perceptron_has_the_nine_weights_of_the_paper():

@@ -1,7 +1,8 @@
 """The papers' data sets by name, as the networks in `models/` take them: `tfdp.data.load("mnist", data_dir="data")`.
 
 What is done to records is the same for everyone's: pixels are divided by 255, labels count from 0, MovieLens pairs become two
-inputs. Nothing is fitted on the records. (Tables that were standardised before they came here were: their publisher's choice.)
+inputs. Nothing is fitted on the records. (Files may hold what was, such as standardised tables and words by rank: their
+publisher's choice. What tensorflow-datasets gives is coded in `builders.py`, without a fit.)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tfdp.accounting import checks
+from tfdp.data import builders
 
 Features = np.ndarray | dict[str, np.ndarray]
 Part = tuple[Features, np.ndarray]
@@ -37,7 +39,6 @@ class Known:
         x_shape: of one record, as it is stored. None: any number.
         classes: how many labels there are, from ``first_class`` on.
         prepare: from stored features to a network's.
-        builder: of tensorflow-datasets, where it has the set; and the names of features and label there.
         below: where features are numbers of words, users or movies: how many of them there are.
     """
 
@@ -45,8 +46,6 @@ class Known:
     classes: int
     prepare: Callable[[np.ndarray], Features]
     first_class: int = 0
-    builder: str | None = None
-    fields: tuple[str, str] = ("image", "label")
     below: tuple[int, ...] | None = None
 
 
@@ -74,18 +73,18 @@ def _sixteenths(x: np.ndarray) -> np.ndarray:
 EMBEDDED = "digits"
 KNOWN: dict[str, Known] = {
     EMBEDDED: Known((8, 8), 10, _sixteenths),
-    "mnist": Known((28, 28), 10, _pixels, builder="mnist"),
-    "fashion_mnist": Known((28, 28), 10, _pixels, builder="fashion_mnist"),
-    "svhn": Known((32, 32, 3), 10, _pixels, builder="svhn_cropped"),
-    "cifar10": Known((32, 32, 3), 10, _pixels, builder="cifar10"),
+    "mnist": Known((28, 28), 10, _pixels),
+    "fashion_mnist": Known((28, 28), 10, _pixels),
+    "svhn": Known((32, 32, 3), 10, _pixels),
+    "cifar10": Known((32, 32, 3), 10, _pixels),
     "adult": Known((None,), 2, _numbers),
     "bank": Known((None,), 2, _numbers),
     "kddcup99": Known((None,), 2, _numbers),
     "breast_cancer": Known((None,), 2, _numbers),
     "creditcard": Known((None,), 2, _numbers),
-    "iris": Known((4,), 3, _numbers, builder="iris", fields=("features", "label")),
-    "imdb": Known((256,), 2, _words, below=(10_000,)),
-    "movielens1m": Known((2,), 5, _pairs, first_class=1, below=(6040, 3706)),
+    "iris": Known((4,), 3, _numbers),
+    "imdb": Known((builders.REVIEW_LENGTH,), 2, _words, below=(builders.WORD_NUMBERS,)),
+    "movielens1m": Known((2,), 5, _pairs, first_class=1, below=(6040, builders.MOVIES)),
 }
 NAMES = tuple(KNOWN)
 _ARRAYS = ("x_train", "y_train", "x_test", "y_test")
@@ -98,7 +97,16 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> TrainAndTest:
     |----------------------------------------------------|------------------------------------------------------------------|
     | inside tfdp                                        | "digits": 1,797 handwritten digits of 8 x 8 pixels, for a start  |
     | `<data_dir>/<name>.npz`                            | arrays x_train, y_train, x_test, y_test                          |
-    | tensorflow-datasets (`pip install tfdp[datasets]`) | prepared in `data_dir`, or downloaded: image sets and iris       |
+    | tensorflow-datasets (`pip install tfdp[datasets]`) | prepared in `data_dir`, or downloaded: the sets below            |
+
+    | of tensorflow-datasets                 | what differs from the usual coding                                         |
+    |----------------------------------------|----------------------------------------------------------------------------|
+    | mnist, fashion_mnist, svhn, cifar10    | nothing                                                                    |
+    | iris                                   | centimetres, not standardised; cut 80:20                                   |
+    | kddcup99                               | log10(1 + count) / 3, not standardised; the first 70,000 stored, cut 80:20 |
+    | imdb                                   | words are numbered by a hash (CRC-32), not by how frequent they are        |
+    | movielens1m                            | movies 3,707 to 3,952 share their numbers with movies 1 to 246; cut 80:20  |
+    | adult, bank, breast_cancer, creditcard | it does not have them: they need a file                                    |
 
     Example:
 
@@ -120,10 +128,10 @@ def load(name: str, data_dir: str | os.PathLike | None = None) -> TrainAndTest:
     file = None if data_dir is None else Path(data_dir) / f"{name}.npz"
     if file is not None and file.is_file():
         return _ready(str(file), known, _read(file))
-    if known.builder is not None:
-        found = _from_tensorflow_datasets(known, data_dir, _nowhere(name, file))
-        return _ready(f"tensorflow-datasets' {known.builder}", known, found)
-    raise FileNotFoundError(_nowhere(name, file))
+    if name not in builders.BUILDERS:
+        raise FileNotFoundError(_nowhere(name, file))
+    builder = builders.BUILDERS[name]
+    return _ready(f"tensorflow-datasets' {builder.name}", known, builders.read(builder, data_dir, _nowhere(name, file)))
 
 
 def _nowhere(name: str, file: Path | None) -> str:
@@ -152,32 +160,6 @@ def _read(file: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{file} can't be read as an .npz file of arrays: {error}") from error
     if missing:
         raise ValueError(f"{file} has no {', '.join(missing)}: it must hold {', '.join(_ARRAYS)}.")
-    return found
-
-
-def _from_tensorflow_datasets(known: Known, data_dir: str | os.PathLike | None, nowhere: str) -> dict[str, np.ndarray]:
-    try:
-        import tensorflow_datasets as tfds
-    except ImportError:
-        raise FileNotFoundError(f"{nowhere} Or install tensorflow-datasets: pip install 'tfdp[datasets]'.") from None
-    try:
-        builder = tfds.builder(known.builder, data_dir=None if data_dir is None else str(data_dir))
-        builder.download_and_prepare()
-    except Exception as error:  # whatever stands between here and the server
-        reason = " ".join(str(error).split())[:200]
-        raise FileNotFoundError(f"{nowhere} tensorflow-datasets could not get it: {reason}") from error
-    if "test" in builder.info.splits:
-        splits = {"train": "train", "test": "test"}
-    else:
-        splits = {"train": "train[:80%]", "test": "train[80%:]"}
-    found = {}
-    for part, split in splits.items():
-        whole = tfds.as_numpy(builder.as_dataset(split=split, batch_size=-1))
-        for array, field in zip(("x", "y"), known.fields, strict=True):
-            values = whole[field]
-            found[f"{array}_{part}"] = (
-                values[..., 0] if array == "x" and values.shape[1:] == (*known.x_shape, 1) else values
-            )
     return found
 
 
