@@ -61,7 +61,9 @@ def log_moments(noise: Noise, shift: float, highest: int) -> np.ndarray:
     computed = int(min(highest, _FARTHEST_PEAK / units))
     if computed < highest:
         below = log_moments(noise, shift, computed) if computed >= 2 else np.empty(0)
-        return np.append(below, np.full(highest - 1 - len(below), math.inf))
+        moments = np.append(below, np.full(highest - 1 - len(below), math.inf))
+        moments.setflags(write=False)
+        return moments
     edges = noise.unit * _edges(units, highest)
     half = np.diff(edges)[:, None] / 2
     x = (edges[:-1, None] + half) + half * _NODES
