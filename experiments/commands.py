@@ -28,6 +28,12 @@ _START = """
 Every command goes on where it was broken off, if it is given again. "train.py COMMAND --help" says more.
 """
 
+# Arguments of an optimizer that have an option of their own.
+_GIVEN_BY = {
+    name: name for name in ("learning_rate", "momentum", "noise", "noise_multiplier", "delta", "max_physical_batch")
+}
+_GIVEN_BY |= {"l2_norm_clip": "clip", "target_epsilon": "epsilon", "use_ema": "ema", "ema_momentum": "ema"}
+
 
 def main(given: Sequence[str] | None = None) -> int:
     """What to do, and an exit code."""
@@ -102,6 +108,9 @@ def _argument(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise ValueError(f"--argument takes NAME=VALUE, such as pruning_ratio=0.9, not {text!r}.")
+    if name in _GIVEN_BY:
+        option = _GIVEN_BY[name].replace("_", "-")
+        raise ValueError(f"The optimizer's {name} is given by --{option}, not by --argument.")
     try:
         return name, json.loads(value)
     except ValueError:

@@ -11,12 +11,6 @@ from typing import Any
 from experiments.methods import METHODS, NOISES, ORDINARY, PRIVATE, RECORDS
 from experiments.tasks import NETWORKS, TASKS
 
-# Arguments of an optimizer that are settings of a run.
-GIVEN_BY = {
-    name: name for name in ("learning_rate", "momentum", "noise", "noise_multiplier", "delta", "max_physical_batch")
-}
-GIVEN_BY |= {"l2_norm_clip": "clip", "target_epsilon": "epsilon", "use_ema": "ema", "ema_momentum": "ema"}
-
 
 @dataclasses.dataclass(frozen=True)
 class RunSettings:
@@ -151,10 +145,6 @@ def _check_privacy(settings: RunSettings, method: Any) -> None:
             )
     if method.where != PRIVATE and settings.arguments:
         raise ValueError(f"Optimizer arguments ({', '.join(settings.arguments)}) go with private optimizers only.")
-    for name in settings.arguments:
-        if name in GIVEN_BY:
-            option = GIVEN_BY[name].replace("_", "-")
-            raise ValueError(f"The optimizer's {name} is given by --{option}, not by --argument.")
     if settings.noise is not None:
         one_of("noise", settings.noise, NOISES)
         if not method.encodes:

@@ -1,6 +1,6 @@
 """A network of which every layer is trained, from wavelets on: a scattering network (`models/scattering.py`) whose filters may learn.
 
-It starts from what is known of images before any record is seen. Two layers of 16 filters in all hold 2,048 numbers to put noise on.
+It starts from what is known of images before any record is seen. Two layers of 16 filters each hold 2,080 numbers to put noise on.
 """
 
 import keras
@@ -16,7 +16,7 @@ ORIENTATIONS = 8
 class Wavelets(keras.initializers.Initializer):
     """Complex filters that start as wavelets of norm 1: their real parts, then their imaginary ones.
 
-    They are 8 x 8 pixels wide (the last row and column are 0), for images of which the squares of 2 x 2 pixels were made colours: the shape
+    They are 8 x 8 pixels wide (the last row and column start at 0), for images of which the squares of 2 x 2 pixels were made colours: the shape
     is (4, 4, 4, 2 orientations).
     """
 

@@ -52,7 +52,7 @@ def test_randomised_labels_are_right_as_often_as_their_claim_allows():
 @pytest.mark.parametrize("method", ["eq12", "influence"])
 def test_canaries_among_noised_records_show_in_the_records_and_in_the_model(method, seen):
     scores, included, proven = audit_methods.scores_on_records(f"{method}-{seen}", 50.0, 0, 40)
-    assert not proven or proven > 1000
+    assert proven is None or proven > 1000  # of eq. 12 that of the records, which is no claim of the paper's
     if seen == "records":
         np.testing.assert_allclose(scores, included, atol=0.1)
     assert scores[included].min() > scores[~included].max()

@@ -123,6 +123,7 @@ CALLS = {
 
 @cases(60, 3000)
 @given(st.sampled_from(sorted(CALLS)).flatmap(lambda name: st.tuples(st.just(name), with_one_replaced(CALLS[name][1]))))
+@example(("gdp_epsilon", ("mu", {"mu": 1.3e154, "delta": 1e-5})))
 @example(("gdp_epsilon", ("mu", {"mu": 1e155, "delta": 1e-5})))
 @example(("gdp_noise_multiplier", ("delta", {**CALLS["gdp_noise_multiplier"][1], "delta": 5e-324})))
 def test_what_is_no_setting_is_refused_by_its_name(case):

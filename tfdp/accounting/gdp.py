@@ -16,6 +16,9 @@ from tfdp.accounting.reports import Report, Status
 from tfdp.accounting.translation import terms
 
 _BEYOND_FLOATS = 40.0  # a normal density so far out is less than the smallest float
+_SUBNORMAL_ROUNDING = (
+    2e-323  # four times the smallest float: products below all normal ones are rounded to multiples of that
+)
 _SMALL = 0.01  # half a mu, up to which the difference of two ratios is a sum
 
 
@@ -74,7 +77,7 @@ def gdp_delta(mu: float, epsilon: float) -> float:
     else:
         found = density * (_mills_ratio(a - h) - _mills_ratio(a + h))
     rounding = 1e-12 + 1e-15 * min(abs(a - h), _BEYOND_FLOATS) * (a + h)
-    return min(1.0, found * (1 + rounding))
+    return min(1.0, found * (1 + rounding) + _SUBNORMAL_ROUNDING)
 
 
 def _mills_ratio(t: float) -> float:
@@ -127,7 +130,9 @@ def gdp_epsilon(mu: float, delta: float) -> float:
         return math.inf
     while gdp_delta(mu, high) > delta:
         low, high = high, 2 * high
-    while (middle := (low + high) / 2) not in (low, high):
+        if math.isinf(high):
+            return math.inf
+    while (middle := low + (high - low) / 2) not in (low, high):
         low, high = (middle, high) if gdp_delta(mu, middle) > delta else (low, middle)
     return high
 
