@@ -67,6 +67,7 @@ def _held(folder: Path, otherwise: str) -> Iterator[None]:
 def _locked(path: Path) -> TextIO | None:
     """The file, open and locked; None if another process has it."""
     while True:
+        path.parent.mkdir(parents=True, exist_ok=True)  # whoever ended just now may have removed it
         file = path.open("w")
         try:
             if fcntl is not None:
