@@ -148,9 +148,8 @@ def _influence(method: str, claimed: float, included: np.ndarray, seed: int) -> 
     import tfdp
 
     x, y = _records(included, INFLUENCE_RECORDS_A_CANARY * len(included), 0.0, seed)
-    x /= np.maximum(
-        np.linalg.norm(x, axis=1, keepdims=True), 1.0
-    )  # the loss of one record has the Lipschitz constant 1
+    # Of norm 1 at most: the loss of one record has the Lipschitz constant 1 then, which is the noise's G.
+    x /= np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1.0)
     penalty = keras.regularizers.L2(CONVEXITY / 2)
     dense = keras.layers.Dense(1, use_bias=False, kernel_regularizer=penalty)
     model = keras.Sequential([keras.Input(x.shape[1:]), dense])

@@ -80,8 +80,8 @@ STUDIES = {
             {"epochs": 30, "learning_rate": 1.5},
             what=_FIXED,
         ),
-        _row(1.0, None, _TRAINED | {"batch_size": 2048, "epochs": 15, "learning_rate": 3.0}, {}, what=_ALL),
-        _row(2.93, 98.1, _TRAINED | {"batch_size": 1024, "epochs": 15, "learning_rate": 2.5}, {}, what=_ALL),
+        _row(1.0, None, _TRAINED | {"batch_size": 2048}, {"epochs": 15, "learning_rate": 3.0}, what=_ALL),
+        _row(2.93, 98.1, _TRAINED | {"batch_size": 1024}, {"epochs": 15, "learning_rate": 2.5}, what=_ALL),
     ),
     "cifar10": _study(
         "cifar10",

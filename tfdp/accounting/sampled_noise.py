@@ -101,10 +101,9 @@ def codeword_moments(noise: Noise, codeword: np.ndarray | Codebook, highest: int
     weights = np.array([table.weights(row, counts, noise.size) for row in magnitudes])
     infinite = np.isinf(table.log_moments)
     moments = weights @ np.where(infinite, 0.0, table.log_moments)
-    beyond = np.isnan(moments) | (
-        (weights > 0).astype(float) @ infinite > 0
-    )  # NaN: squares of magnitudes beyond all floats
-    return np.where(beyond, math.inf, moments)
+    reached = (weights > 0).astype(float) @ infinite > 0
+    overflown = np.isnan(moments)  # squares of magnitudes are beyond all floats
+    return np.where(reached | overflown, math.inf, moments)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,7 +1,7 @@
 """The papers' sets that tensorflow-datasets has: the name of each one's builder, and what its features become.
 
-That is the arrays that an .npz file of `tfdp.data.load` holds. Nothing is fitted on the records. Categories are in the builder's
-lists, words are numbered by a hash, counts have a fixed scale. Where one split has to serve for
+That is the arrays that an .npz file of `tfdp.data.load` holds. Nothing is fitted on the records: categories are in the builder's
+lists, words are numbered by a hash, counts have a fixed scale (which was chosen after a look at some, see `_connection`). Where one split has to serve for
 training and for tests, it is cut in the order in which tensorflow-datasets stores it: by a hash of a record's line in the file.
 """
 
