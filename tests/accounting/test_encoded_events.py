@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from dp_accounting import get_epsilon_gaussian
 
 from tfdp.accounting import (
     Budget,
@@ -143,3 +144,11 @@ def test_next_to_no_noise_costs_ever_more_and_then_all(noise, sampling):
     for tight, renyi in zip(spent["pld"], spent["rdp"], strict=True):
         assert 10 < tight <= renyi
     assert spent["pld"] == sorted(spent["pld"])
+
+
+@pytest.mark.parametrize("size", [0.03, 0.3, 3.0])
+def test_one_weight_of_gaussian_noise_is_the_gaussian_mechanism(size):
+    ledger = Ledger().record(EncodedEvent(Gaussian(size), Codebook(1, size=1)), FullBatch(), 1)
+    found = epsilon(ledger, delta=1e-5)
+    exact = get_epsilon_gaussian(size, 1e-5)
+    assert exact * (1 - 1e-6) <= found <= exact * 1.03
