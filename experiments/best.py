@@ -47,7 +47,7 @@ def _study(dataset: str, about: str, paper: str, *rows: Row, note: str = "") -> 
 _MNIST = {"dataset": "mnist", "clip": 0.1, "ema": 0.98}
 _WAVELETS, _TRAINED = _MNIST | {"model": "scattering_cnn"}, _MNIST | {"model": "wavelet_cnn"}
 _FIXED, _ALL = ", fixed wavelets", ", all layers trained"
-_ADULT = {"dataset": "adult", "model": "logistic_regression", "ema": 0.95}
+_ADULT = {"dataset": "adult", "ema": 0.95}
 _IMDB = {"dataset": "imdb", "model": "bag_of_words", "batch_size": 5000, "epochs": 20, "clip": 0.5, "ema": 0.9}
 _MOVIELENS = {
     "dataset": "movielens1m",
@@ -98,20 +98,20 @@ STUDIES = {
     ),
     "adult": _study(
         "adult",
-        "The fewest weights, lots of half of all records and more, averaged weights.",
+        "The fewest weights, lots of half of all records and more, averaged weights; at 0.05 ten of the fourteen attributes, chosen by what they are "
+        "called.",
         "84.0 at epsilon 10.2 (Bu et al. 2019, table 2)",
         _row(
             0.05,
             84.0,
-            _ADULT | {"batch_size": 16_384, "epochs": 40, "clip": 2.0, "learning_rate": 0.3},
-            {"arguments": {"weight_decay": 0.03}},
-            {"arguments": {"weight_decay": 0.01}},
-            {},
+            _ADULT | {"model": "adult_attributes", "batch_size": 16_384, "epochs": 40, "clip": 1.0},
+            {"learning_rate": 0.2},
+            {"learning_rate": 0.35},
         ),
         _row(
             0.5,
             84.0,
-            _ADULT | {"batch_size": 29_000, "epochs": 50, "clip": 2.0},
+            _ADULT | {"model": "logistic_regression", "batch_size": 29_000, "epochs": 50, "clip": 2.0},
             {"learning_rate": 1.0},
             {"learning_rate": 2.0},
             {"learning_rate": 4.0},

@@ -14,16 +14,25 @@ ORIENTATIONS = 8
 
 @keras.saving.register_keras_serializable("models")
 class Wavelets(keras.initializers.Initializer):
-    """Complex filters that start as wavelets of norm 1: their real parts, then their imaginary ones.
+    """Complex filters that start as wavelets: their real parts, then their imaginary ones.
 
     They are 8 x 8 pixels wide (the last row and column start at 0), for images of which the squares of 2 x 2 pixels were made colours: the shape
     is (4, 4, 4, 2 orientations).
+
+    Args:
+        norm: of each of both parts, on average.
     """
+
+    def __init__(self, norm: float = 1.0):
+        self.norm = norm
+
+    def get_config(self):
+        return {"norm": self.norm}
 
     def __call__(self, shape, dtype=None, **kwargs):
         waves = morlet(shape[-1] // 2, scale=0)
         filters = np.concatenate([waves.real, waves.imag], axis=-1)
-        filters = np.pad(filters / np.sqrt((filters**2).sum((0, 1)).mean()), ((0, 1), (0, 1), (0, 0)))
+        filters = np.pad(self.norm * filters / np.sqrt((filters**2).sum((0, 1)).mean()), ((0, 1), (0, 1), (0, 0)))
         squares = np.transpose(np.reshape(filters, (4, 2, 4, 2, -1)), (0, 2, 1, 3, 4))
         return ops.convert_to_tensor(np.reshape(squares, shape), dtype or "float32")
 
@@ -37,19 +46,25 @@ class Modulus(layers.Layer):
         return ops.sqrt(ops.square(real) + ops.square(imaginary) + 1e-4)
 
 
-def wavelet_cnn(classes: int = 10, width: int = 32) -> keras.Model:
-    """Grey images of 28 x 28: wavelets, moduli, wavelets, moduli, a convolution with tanh and a dense layer. Gives logits."""
-    images = keras.Input((28, 28, 1))
-    maps = layers.Concatenate()([layers.AveragePooling2D(2)(images), _moduli(images)])
+def wavelet_cnn(shape: tuple[int, int, int] = (28, 28, 1), classes: int = 10, width: int = 32, norm: float = 1.0) -> keras.Model:
+    """Wavelets, moduli, wavelets, moduli, a convolution with tanh and a dense layer. Gives logits.
+
+    Args:
+        shape: of images, as high and as wide as multiples of 4.
+        norm: of the wavelets. What follows has their scale divided out, so the gradient of filters k times as long is a k-th: they take less
+            of the clip, and turn k^2 times slower.
+    """
+    images = keras.Input(shape)
+    maps = layers.Concatenate()([layers.AveragePooling2D(2)(images), _moduli(images, norm)])
     averages = layers.AveragePooling2D(3, strides=2, padding="same")(maps)
-    features = layers.Concatenate()([averages, _moduli(maps)])
-    features = layers.GroupNormalization(27, epsilon=1e-5, center=False, scale=False)(features)
+    features = layers.Concatenate()([averages, _moduli(maps, norm)])
+    features = layers.GroupNormalization(features.shape[-1] // 3, epsilon=1e-5, center=False, scale=False)(features)
     hidden = layers.Conv2D(width, 3, activation="tanh")(features)
     hidden = layers.MaxPooling2D(2, strides=1)(hidden)
     return keras.Model(images, layers.Dense(classes)(layers.Flatten()(hidden)), name="wavelet_cnn")
 
 
-def _moduli(maps):
+def _moduli(maps, norm: float):
     """The modulus of each map's convolution with each complex filter, at every other pixel. All maps have the filters in common.
 
     Maps are stacked to one tall image, so that one convolution is enough; what lies across two of them is cut away. Squares of pixels are made
@@ -60,7 +75,7 @@ def _moduli(maps):
     tall = layers.Permute((3, 1, 2))(layers.ZeroPadding2D(3)(maps))
     squares = layers.Permute((1, 3, 2, 4))(layers.Reshape((count * (high + 3), 2, wide + 3, 2))(tall))
     squares = layers.Reshape((count * (high + 3), wide + 3, 4))(squares)
-    found = Modulus()(layers.Conv2D(2 * ORIENTATIONS, 4, kernel_initializer=Wavelets())(squares))
+    found = Modulus()(layers.Conv2D(2 * ORIENTATIONS, 4, kernel_initializer=Wavelets(norm))(squares))
     found = layers.Reshape((count, high + 3, wide, ORIENTATIONS))(layers.ZeroPadding2D(((0, 3), (0, 0)))(found))
     found = layers.Cropping3D(((0, 3), (0, 0), (0, 0)))(layers.Permute((2, 3, 1, 4))(found))
     return layers.Reshape((high, wide, count * ORIENTATIONS))(found)

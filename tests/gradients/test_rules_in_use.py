@@ -4,8 +4,10 @@ import keras
 import numpy as np
 import pytest
 
+from models.wavelet_cnn import wavelet_cnn
 from tfdp.data import PoissonBatches
 from tfdp.gradients import prove
+from tfdp.gradients.factored import OuterSum
 
 L = keras.layers
 SEQUENCES, IMAGES, TOKENS = (5, 3), (8, 8, 2), (6,)
@@ -41,3 +43,27 @@ def test_a_layer_is_served_by_its_familys_rule(name):
     served = prove(model, lots.record_spec, lots.head(8)).describe()
     assert all(line.endswith(f": {rule}") for line in served[:-1])
     assert served[-1].endswith(": dense")
+
+
+@pytest.mark.parametrize(
+    ("factor", "kept"), [(1.008, True), (1.03, False), (0.997, False)], ids=["a little more", "more", "less"]
+)
+def test_a_rule_may_allow_for_rounding_in_its_norms_and_never_fall_below_them(factor, kept, monkeypatch):
+    exact = OuterSum.squared_norms
+    monkeypatch.setattr(OuterSum, "squared_norms", lambda self, stretch=None: factor**2 * exact(self, stretch))
+    model = keras.Sequential([keras.Input((5,)), L.Dense(3)])
+    model.compile(optimizer="sgd", loss="mse")
+    random = np.random.default_rng(0)
+    lots = PoissonBatches(random.normal(size=(8, 5)), random.normal(size=(8, 3)), batch_size=4)
+    (served,) = prove(model, lots.record_spec, lots.head(8)).describe()
+    assert served.endswith(": dense") == kept
+
+
+def test_filters_of_which_many_terms_cancel_are_served_by_the_convolutions_rule():
+    keras.utils.set_random_seed(0)
+    model = wavelet_cnn((32, 32, 3), norm=4.0)
+    model.compile(optimizer="sgd", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    images = np.random.default_rng(0).random((8, 32, 32, 3)).astype("float32")
+    lots = PoissonBatches(images, np.arange(8), batch_size=4)
+    rules = [line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(8)).describe()]
+    assert rules == ["convolution", "convolution", "convolution", "dense"]
