@@ -26,14 +26,16 @@ ATTACKS = {
     "black-box": "the same records, found by their loss under the final model",
 }
 _SPREAD_OVER = 4096
+MOST_CANARIES = 10_000  # each has an input to itself: their number squared is kept in memory
 
 
 def execute(path: Path, data_dir: str | os.PathLike | None, attack: str, canaries: int, seed: int) -> None:
     """Audits, or says what an earlier audit with these arguments found. Results are kept as they come."""
     one_of("attack", attack, ATTACKS)
-    for name, value, least in (("canaries", canaries, 1), ("seed", seed, 0)):
-        if value < least:
-            raise ValueError(f"{name} must be at least {least}, not {value}.")
+    if not 1 <= canaries <= MOST_CANARIES:
+        raise ValueError(f"canaries must be at least 1 and at most {MOST_CANARIES:,}, not {canaries:,}.")
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0, not {seed}.")
     folder = RunFolder(path)
     if folder.begun and not folder.finished:
         raise ValueError(f"{path} holds a run that is not finished. Go on with it: {folder.command}")

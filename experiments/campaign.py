@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from experiments.results import add_line, lines_of
+from experiments.results import add_line, runs_of
 from experiments.settings import RunSettings
 
 Record = dict[str, Any]
@@ -103,7 +103,7 @@ class Campaign:
     def __init__(self, folder: Path, name: str, data_dir: str | os.PathLike | None, say: Callable[[str], None] = print):
         self._file, self._work = folder / f"{name}.jsonl", folder / "unfinished"
         self._data_dir, self._say = data_dir, say
-        self._found = {_key(line["run"]): line for line in lines_of(self._file)}
+        self._found = {_key(line["run"]): line for line in runs_of(self._file)}
 
     def record(self, run: Run) -> Record | None:
         """What the file holds of it."""

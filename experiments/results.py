@@ -12,12 +12,25 @@ class Results:
 
     def __init__(self, file: Path):
         self._file, self.scores = file, {}
-        for one in lines_of(file):
+        for one in runs_of(file):
             self.scores[_frozen(one["run"])] = one["score"]
 
     def add(self, setting: tuple, score: Any) -> None:
         self.scores[_frozen(setting)] = score
         add_line(self._file, {"run": setting, "score": score})
+
+
+def runs_of(file: Path) -> list[dict[str, Any]]:
+    """All whole lines, each with what was run and its score."""
+    found = lines_of(file)
+    for line in found:
+        if not (isinstance(line, dict) and {"run", "score"} <= line.keys()):
+            told = json.dumps(line)
+            raise ValueError(
+                f"A line of {file} is not of a run, which has 'run' and 'score'. Mend it, or delete it and it is run again: "
+                f"{told[:100]}{'...' * (len(told) > 100)}"
+            )
+    return found
 
 
 def lines_of(file: Path) -> list[Any]:

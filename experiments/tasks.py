@@ -24,21 +24,19 @@ class Network:
         builder: module and function.
         kinds: of records, as tasks name them.
         flat: whether it takes its number of features; records of other shapes are flattened before it.
-        shaped: whether it takes the shape of what it is given.
-        features: module and function of the fixed layers that make of a record what the network is given.
+        features: module and function of the fixed layers that make of a record what the network takes; it takes their shape.
     """
 
     builder: str
     kinds: tuple[str, ...]
     flat: bool = False
-    shaped: bool = False
     features: str | None = None
 
     def build(self, shape: tuple[int, ...], classes: int) -> keras.Model:
         import keras
 
         function = _function(self.builder)
-        if self.shaped:
+        if self.features:
             return function(shape, classes=classes)
         if not self.flat:
             return function(ratings=classes) if PAIRS in self.kinds else function(classes=classes)
@@ -58,7 +56,6 @@ def _function(name: str) -> Callable[..., keras.Model]:
 
 
 TABLE, TEXT, PAIRS = "table", "text of 256 words", "pair of user and movie"
-_SCATTERING = "scattering.scattering"
 SMALL, GREY, COLOUR = "8 x 8 image", "28 x 28 image", "32 x 32 colour image"
 NETWORKS = {
     "digits_cnn": Network("digits.digits_cnn", (SMALL,)),
@@ -68,9 +65,10 @@ NETWORKS = {
     "alexnet": Network("xiang_2021.alexnet", (COLOUR,)),
     "resnet18": Network("xiang_2021.resnet18", (COLOUR,)),
     "cifar_tanh_cnn": Network("papernot_2021.cifar_tanh_cnn", (COLOUR,)),
-    "wavelet_cnn": Network("wavelet_cnn.wavelet_cnn", (GREY, COLOUR), shaped=True),
-    "scattering_cnn": Network("scattering.scattering_cnn", (GREY, COLOUR), shaped=True, features=_SCATTERING),
-    "scattering_linear": Network("scattering.scattering_linear", (GREY, COLOUR), shaped=True, features=_SCATTERING),
+    "wavelet_cnn": Network("wavelet_cnn.wavelet_cnn", (GREY,)),
+    "colour_wavelet_cnn": Network("wavelet_cnn.colour_wavelet_cnn", (COLOUR,)),
+    "scattering_cnn": Network("scattering.scattering_cnn", (GREY, COLOUR), features="scattering.scattering"),
+    "scattering_linear": Network("scattering.scattering_linear", (GREY, COLOUR), features="scattering.scattering"),
     "adult_attributes": Network("adult_attributes.adult_attributes", (TABLE,), flat=True),
     "adult_mlp": Network("bu_2019.adult_mlp", (TABLE,), flat=True),
     "logistic_regression": Network("kang_2020.logistic_regression", (TABLE, SMALL, GREY, COLOUR), flat=True),

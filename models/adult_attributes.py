@@ -20,15 +20,15 @@ VALUES = {
     "hours a week": 5,
     "native country": 41,
 }
-# No fact about the person; the same as its years; and two of which an income should not be told.
+# No fact about the person; the same as its years; race and origin.
 LEFT_OUT = ("survey weight", "education", "race", "native country")
 
 
 def adult_attributes(features: int = 123, classes: int = 2) -> keras.Model:
     """Logistic regression on ten of fourteen attributes. Gives logits.
 
-    What is left out takes no room under the clip. An attribute of k values has exactly one of them, so 1 / k is taken off each: otherwise all
-    records had a large part in common, which the bias is there for.
+    What is left out takes no room under the clip. Of an attribute's k values a record has one, or none where it is not known, so 1 / k is taken
+    off each: all records had a large part in common otherwise, which the bias is there for.
     """
     if features != sum(VALUES.values()):
         raise ValueError(f"adult_attributes takes the {sum(VALUES.values())} features of LIBSVM's a9a, not {features}.")

@@ -9,7 +9,7 @@ from keras import layers, ops
 
 from models.scattering import morlet
 
-ORIENTATIONS = 8
+ORIENTATIONS, WIDTH = 8, 32
 
 
 @keras.saving.register_keras_serializable("models")
@@ -46,7 +46,17 @@ class Modulus(layers.Layer):
         return ops.sqrt(ops.square(real) + ops.square(imaginary) + 1e-4)
 
 
-def wavelet_cnn(shape: tuple[int, int, int] = (28, 28, 1), classes: int = 10, width: int = 32, norm: float = 1.0) -> keras.Model:
+def wavelet_cnn(classes: int = 10) -> keras.Model:
+    """Grey images of 28 x 28."""
+    return _network((28, 28, 1), classes, norm=1.0, name="wavelet_cnn")
+
+
+def colour_wavelet_cnn(classes: int = 10) -> keras.Model:
+    """Colour images of 32 x 32. From wavelets of norm 1 on, three fifths of a squared gradient were the filters'; so a tenth is."""
+    return _network((32, 32, 3), classes, norm=4.0, name="colour_wavelet_cnn")
+
+
+def _network(shape: tuple[int, int, int], classes: int, norm: float, name: str) -> keras.Model:
     """Wavelets, moduli, wavelets, moduli, a convolution with tanh and a dense layer. Gives logits.
 
     Args:
@@ -59,9 +69,9 @@ def wavelet_cnn(shape: tuple[int, int, int] = (28, 28, 1), classes: int = 10, wi
     averages = layers.AveragePooling2D(3, strides=2, padding="same")(maps)
     features = layers.Concatenate()([averages, _moduli(maps, norm)])
     features = layers.GroupNormalization(features.shape[-1] // 3, epsilon=1e-5, center=False, scale=False)(features)
-    hidden = layers.Conv2D(width, 3, activation="tanh")(features)
+    hidden = layers.Conv2D(WIDTH, 3, activation="tanh")(features)
     hidden = layers.MaxPooling2D(2, strides=1)(hidden)
-    return keras.Model(images, layers.Dense(classes)(layers.Flatten()(hidden)), name="wavelet_cnn")
+    return keras.Model(images, layers.Dense(classes)(layers.Flatten()(hidden)), name=name)
 
 
 def _moduli(maps, norm: float):

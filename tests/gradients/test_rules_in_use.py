@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from models.wavelet_cnn import wavelet_cnn
+from models.wavelet_cnn import colour_wavelet_cnn
 from tfdp.data import PoissonBatches
 from tfdp.gradients import prove
 from tfdp.gradients.factored import OuterSum
@@ -61,7 +61,7 @@ def test_a_rule_may_allow_for_rounding_in_its_norms_and_never_fall_below_them(fa
 
 def test_filters_of_which_many_terms_cancel_are_served_by_the_convolutions_rule():
     keras.utils.set_random_seed(0)
-    model = wavelet_cnn((32, 32, 3), norm=4.0)
+    model = colour_wavelet_cnn()
     model.compile(optimizer="sgd", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     images = np.random.default_rng(0).random((8, 32, 32, 3)).astype("float32")
     lots = PoissonBatches(images, np.arange(8), batch_size=4)
