@@ -80,7 +80,7 @@ def test_the_variance_gamma_keeps_its_density_near_zero_and_far_out(shape):
     assert VarianceGamma(0.4, 1.0).log_density(np.array([0.0]))[0] == math.inf
 
 
-@pytest.mark.parametrize("df", [1e5, 1e7, 1.1e7, 1e10, 1e16, 1e300])
+@pytest.mark.parametrize("df", [1e5, 1e7, 1.1e7, 1e10, 1e16, 1e300, 1.7e308])
 def test_student_t_with_many_degrees_of_freedom_is_nearly_gaussian(df):
     noise, normal, z = StudentT(df, scale=1.3), Gaussian(1.3), X / 5
     # Their densities' ratio is exp((x^4 - 2 x^2 - 1) / (4 nu) + O(x^6 / nu^2)), x in units of the scale.
@@ -89,6 +89,7 @@ def test_student_t_with_many_degrees_of_freedom_is_nearly_gaussian(df):
     quantiles = noise.upper_quantile(TAILS)
     np.testing.assert_allclose(stats.t.sf(quantiles / 1.3, df), TAILS, rtol=1e-7)
     assert np.all(np.diff(quantiles[np.argsort(TAILS)]) < 0)
+    assert noise.upper_quantile(np.array([0.0]))[0] == math.inf
 
 
 def test_the_mean_of_the_absolute_value():

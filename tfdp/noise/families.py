@@ -109,7 +109,7 @@ def _log_of_half_a_step(z: float) -> float:
 
 def _fishers_quantile(df: float, z: np.ndarray) -> np.ndarray:
     """Student's quantile by the normal one, z: Fisher's series (Abramowitz and Stegun 26.7.5), the error about (z^2 / df)^3."""
-    return z + (z**3 + z) / (4 * df) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * df) / df
+    return z + (z**3 + z) / 4 / df + (5 * z**5 + 16 * z**3 + 3 * z) / 96 / df / df
 
 
 @dataclasses.dataclass(frozen=True)
