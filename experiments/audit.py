@@ -12,6 +12,7 @@ from experiments.folder_lock import alone_in
 from experiments.methods import METHODS, PRIVATE
 from experiments.run_folder import MODEL, RunFolder, read_json
 from experiments.settings import RunSettings, one_of
+from experiments.tasks import NETWORKS
 
 if TYPE_CHECKING:
     import keras
@@ -26,16 +27,16 @@ ATTACKS = {
     "black-box": "the same records, found by their loss under the final model",
 }
 _SPREAD_OVER = 4096
-MOST_CANARIES = 10_000  # each has an input to itself: their number squared is kept in memory
+# What fits in memory with room to spare: a canary is a record more, and with a spread gradient thousands of numbers more.
+MOST_CANARIES, MOST_SPREAD = 100_000, 5_000
 
 
 def execute(path: Path, data_dir: str | os.PathLike | None, attack: str, canaries: int, seed: int) -> None:
     """Audits, or says what an earlier audit with these arguments found. Results are kept as they come."""
     one_of("attack", attack, ATTACKS)
-    if not 1 <= canaries <= MOST_CANARIES:
-        raise ValueError(f"canaries must be at least 1 and at most {MOST_CANARIES:,}, not {canaries:,}.")
-    if seed < 0:
-        raise ValueError(f"seed must be at least 0, not {seed}.")
+    for name, value, least in (("canaries", canaries, 1), ("seed", seed, 0)):
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, not {value}.")
     folder = RunFolder(path)
     if folder.begun and not folder.finished:
         raise ValueError(f"{path} holds a run that is not finished. Go on with it: {folder.command}")
@@ -43,6 +44,9 @@ def execute(path: Path, data_dir: str | os.PathLike | None, attack: str, canarie
     print(_run_in_words(record))
     content, key = _read(path / FILE, settings), {"attack": attack, "canaries": canaries, "seed": seed}
     if content["membership"] is None or _lacks_canaries(content, key, settings):
+        most = MOST_SPREAD if attack == "gradient" and METHODS[settings.method].encodes else MOST_CANARIES
+        if canaries > most:
+            raise ValueError(f"canaries must be at most {most:,} here, not {canaries:,}: more may not fit in memory.")
         with alone_in(path):  # of two, each would write over what the other found
             content = _completed(folder, data_dir, key)
     if METHODS[settings.method].where == PRIVATE:
@@ -66,7 +70,7 @@ def _completed(folder: RunFolder, data_dir: str | os.PathLike | None, key: dict[
         content["canaries"].append(key | _canaries(settings, data, **key))
         _write(path / FILE, content)
     if content["membership"] is None:
-        content["membership"] = _membership(path, data)
+        content["membership"] = _membership(path, settings, data)
         _write(path / FILE, content)
     return content
 
@@ -140,13 +144,12 @@ def _with_plain_sgd(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.O
     )
 
 
-def _membership(path: Path, data: TrainAndTest) -> dict[str, Any]:
+def _membership(path: Path, settings: RunSettings, data: TrainAndTest) -> dict[str, Any]:
     """Of the finished model: its training records among the records that it was tested on."""
-    import keras
-
     import tfdp
 
-    found = tfdp.audit.membership_inference(keras.models.load_model(path / MODEL), data.train, data.test)
+    model = NETWORKS[settings.model].saved(path / MODEL)
+    found = tfdp.audit.membership_inference(model, data.train, data.test)
     bounds = found.largest_true_positive_rates
     return {
         "members": found.members,

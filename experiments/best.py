@@ -1,4 +1,5 @@
-"""Our best by data set: what trained best of what was tried, each setting chosen on held-out records with another seed.
+"""Our best by data set: what trained best of what was tried. Where a row has several settings, one is chosen on held-out records
+with another seed; a single one was set beforehand, or found in the same way by hand (`docs/results.md` says of each).
 
 From scratch, no public data. The paper's number that stands beside ours is at the epsilon that is said in the notes. On fixed wavelets
 it is that of Tramer and Boneh 2021, whose idea they are.

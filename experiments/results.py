@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,28 +24,27 @@ class Results:
 
 def runs_of(file: Path) -> list[dict[str, Any]]:
     """All whole lines, each with what was run and its score."""
-    found = lines_of(file)
-    for line in found:
+    found = []
+    for number, line in _numbered(file):
         if not (isinstance(line, dict) and {"run", "score"} <= line.keys()):
-            told = json.dumps(line)
             raise ValueError(
-                f"A line of {file} is not of a run, which has 'run' and 'score'. Mend it, or delete it and it is run again: "
-                f"{told[:100]}{'...' * (len(told) > 100)}"
+                f"Line {number} of {file} is not of a run, which has 'run' and 'score'. Mend it, or delete it and it is run again."
             )
+        found.append(line)
     return found
 
 
 def lines_of(file: Path) -> list[Any]:
     """All whole lines."""
+    return [line for _, line in _numbered(file)]
+
+
+def _numbered(file: Path) -> Iterator[tuple[int, Any]]:
     if not file.exists():
-        return []
-    found = []
-    for line in file.read_text().splitlines():
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
+        return
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        with contextlib.suppress(ValueError):
+            yield number, json.loads(line)
 
 
 def add_line(file: Path, content: Any) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     import keras
 
@@ -42,6 +43,13 @@ class Network:
             return function(ratings=classes) if PAIRS in self.kinds else function(classes=classes)
         model = function(features=int(np.prod(shape)), classes=classes)
         return model if len(shape) == 1 else keras.Sequential([keras.Input(shape), keras.layers.Flatten(), model])
+
+    def saved(self, file: Path) -> keras.Model:
+        """A model of this network that was saved: Keras has to know the network's own layers before."""
+        import keras
+
+        _function(self.builder)
+        return keras.models.load_model(file)
 
     def features_of(self, records: np.ndarray) -> np.ndarray:
         """What the network takes of these records."""

@@ -20,7 +20,7 @@ VALUES = {
     "hours a week": 5,
     "native country": 41,
 }
-# No fact about the person; the same as its years; race and origin.
+# No fact about the person; what its years, in five bins, tell again in part; race and origin.
 LEFT_OUT = ("survey weight", "education", "race", "native country")
 
 

@@ -61,8 +61,8 @@ def _network(shape: tuple[int, int, int], classes: int, norm: float, name: str) 
 
     Args:
         shape: of images, as high and as wide as multiples of 4.
-        norm: of the wavelets. What follows has their scale divided out, so the gradient of filters k times as long is a k-th: they take less
-            of the clip, and turn k^2 times slower.
+        norm: of the wavelets. Of colour images their scale is divided out afterwards, so the gradient of filters k times as long is a k-th: they
+            take less of the clip, and turn k^2 times slower. (Of grey ones a group of three features has averages and moduli in it.)
     """
     images = keras.Input(shape)
     maps = layers.Concatenate()([layers.AveragePooling2D(2)(images), _moduli(images, norm)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -66,10 +67,12 @@ def reproduce(
 
 def _chosen(study: Study, only: Sequence[str]) -> tuple[Row, ...]:
     names = [f"{row.panel} {row.series} {_x(row)}".lower() for row in study.rows]
+    # A number ends where its text ends: "epsilon 1" is not in "epsilon 10.43".
+    wanted = [re.escape(text.lower()) + (r"(?!\.?\d)" if text[-1:].isdigit() else "") for text in only]
     rows = tuple(
         row
         for row, name in zip(study.rows, names, strict=True)
-        if not only or any(text.lower() in name for text in only)
+        if not only or any(re.search(text, name) for text in wanted)
     )
     if not rows:
         said = ", ".join(dict.fromkeys(f"{row.panel} {row.series}".strip() for row in study.rows))

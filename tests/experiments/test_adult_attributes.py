@@ -19,7 +19,7 @@ def seen(model, *features):
     """What the dense layer is given of a record that has these features."""
     record = np.zeros((1, 123), "float32")
     record[:, list(features)] = 1
-    return keras.Model(model.inputs, model.layers[-2].output)(record).numpy()[0]
+    return keras.Model(model.inputs[0], model.layers[-2].output)(record).numpy()[0]
 
 
 def test_a_record_is_its_distance_from_an_even_share_of_each_attributes_values(model):

@@ -69,7 +69,7 @@ def test_members_are_the_runs_training_records(audited):
     [
         (("--attack", "grey-box"), "There is no attack 'grey-box'. There are gradient, mislabelled, black-box"),
         (("--canaries", "0"), "canaries must be at least 1"),
-        (("--canaries", "100000000"), "at most 10,000, not 100,000,000"),
+        (("--canaries", "100000000"), "at most 100,000 here, not 100,000,000"),
         (("--seed", "-1"), "seed must be at least 0"),
         (("--attack", "mislabelled", "--canaries", "201"), "200 records only"),
     ],

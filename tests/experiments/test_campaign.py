@@ -72,11 +72,11 @@ def test_what_is_finished_stays_when_a_run_is_broken_off(tmp_path):
 @pytest.mark.parametrize("line", ["7", '["run", "score"]', '{"run": {"number": 1}}', '{"score": 1.0}'])
 def test_a_line_that_is_not_of_a_run_is_named_and_nothing_is_run(line, tmp_path):
     file = tmp_path / "runs.jsonl"
-    file.write_text(f"{line}\n")
-    with pytest.raises(ValueError, match=r"A line of .*runs.jsonl is not of a run") as raised:
+    content = '{"run": {"number": 1}, "score": 1.0}\n{"run": cut off\n' + f"{line}\n"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=r"Line 3 of .*runs.jsonl is not of a run"):
         Campaign(tmp_path, "runs", None, print)
-    assert str(raised.value).endswith(line)
-    assert file.read_text() == f"{line}\n"
+    assert file.read_text() == content
 
 
 def test_a_data_set_that_is_not_here_is_found_before_the_first_run(tmp_path):

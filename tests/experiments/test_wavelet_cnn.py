@@ -1,5 +1,8 @@
 """A scattering network whose filters are trained: where it starts, and what a private step makes of filters that all maps share."""
 
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -61,6 +64,18 @@ def test_every_layer_is_trained_with_gradients_of_each_record_alone(model, image
         assert np.abs(change).max() > 1e-6
 
 
-def test_it_is_saved_and_loaded(model, images, tmp_path):
+def test_it_is_saved_and_loaded_and_cloned(model, images, tmp_path):
     model.save(tmp_path / "model.keras")
-    np.testing.assert_allclose(keras.models.load_model(tmp_path / "model.keras")(images), model(images), atol=1e-6)
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(loaded(images), model(images), atol=1e-6)
+    # as new, a clone has the filters that the network starts with
+    filters = [layer for layer in model.layers if isinstance(layer, keras.layers.Conv2D)][:2]
+    for layer in filters:
+        anew = keras.models.clone_model(loaded).get_layer(layer.name)
+        np.testing.assert_allclose(anew.kernel, layer.kernel, atol=1e-6)
+
+
+def test_it_is_loaded_in_a_process_that_never_built_one(tmp_path):
+    wavelet_cnn().save(tmp_path / "model.keras")
+    load = f"from experiments.tasks import NETWORKS; NETWORKS['wavelet_cnn'].saved({str(tmp_path / 'model.keras')!r})"
+    subprocess.run([sys.executable, "-c", load], check=True, capture_output=True, timeout=300)

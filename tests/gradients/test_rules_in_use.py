@@ -8,6 +8,7 @@ from models.wavelet_cnn import colour_wavelet_cnn
 from tfdp.data import PoissonBatches
 from tfdp.gradients import prove
 from tfdp.gradients.factored import OuterSum
+from tfdp.gradients.forms import allowed
 
 L = keras.layers
 SEQUENCES, IMAGES, TOKENS = (5, 3), (8, 8, 2), (6,)
@@ -46,11 +47,17 @@ def test_a_layer_is_served_by_its_familys_rule(name):
 
 
 @pytest.mark.parametrize(
-    ("factor", "kept"), [(1.008, True), (1.03, False), (0.997, False)], ids=["a little more", "more", "less"]
+    ("factor", "allowance", "kept"),
+    [(1.0, 1.008, True), (1.0, 1.03, False), (1.003, 1.0, False), (0.997, 1.0, False), (0.995, 1.006, False)],
+    ids=["allows a little", "allows much", "too large", "too small", "too small for what it allows"],
 )
-def test_a_rule_may_allow_for_rounding_in_its_norms_and_never_fall_below_them(factor, kept, monkeypatch):
+def test_a_rule_may_allow_a_little_for_rounding_in_norms_that_are_right(factor, allowance, kept, monkeypatch):
     exact = OuterSum.squared_norms
-    monkeypatch.setattr(OuterSum, "squared_norms", lambda self, stretch=None: factor**2 * exact(self, stretch))
+
+    def patched(self, stretch=None):
+        return (factor * (1 + allowed(allowance - 1))) ** 2 * exact(self, stretch)
+
+    monkeypatch.setattr(OuterSum, "squared_norms", patched)
     model = keras.Sequential([keras.Input((5,)), L.Dense(3)])
     model.compile(optimizer="sgd", loss="mse")
     random = np.random.default_rng(0)

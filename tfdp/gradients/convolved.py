@@ -29,7 +29,7 @@ from tfdp.gradients.factored import (
     weighted_sum_of,
     worth_keeping,
 )
-from tfdp.gradients.forms import GRAM, MATERIALISED, form_of_norms
+from tfdp.gradients.forms import GRAM, MATERIALISED, allowed, form_of_norms
 
 _CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
 _FEW_CHANNELS = 32  # with fewer, one step makes a thin matrix: a row of the kernel's steps is taken together
@@ -173,11 +173,11 @@ class Convolved(PerExampleGradient):
         a2, d2, places = self._sizes()
         if stretch is None and self._form() == GRAM:
             squared = tf.maximum(self._gram(), 0.0)
-            return squared + 4 * EPSILON * a2 * d2 + places * TINY * (width * d2 + filters * a2)
+            return squared + allowed(4 * EPSILON) * a2 * d2 + places * TINY * (width * d2 + filters * a2)
         parts = self._products()
         if worth_keeping(math.prod(self.shape)):
             self._built = parts
-        slack = 2 * EPSILON * tf.sqrt(places) * tf.sqrt(a2) * tf.sqrt(d2)
+        slack = allowed(2 * EPSILON) * tf.sqrt(places) * tf.sqrt(a2) * tf.sqrt(d2)
         if stretch is not None:  # inner products of places know nothing of single coordinates
             stretches = tf.split(self._cut_like_products(stretch), len(parts))
             parts = [part * t for part, t in zip(parts, stretches, strict=True)]

@@ -27,7 +27,7 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from tfdp.gradients.compilation import under_xla
-from tfdp.gradients.forms import GRAM, MATERIALISED, form_of_norms
+from tfdp.gradients.forms import GRAM, MATERIALISED, allowed, form_of_norms
 
 EPSILON = 2.0**-23  # spacing of float32 at 1
 TINY = 2.0**-126  # a float32 product below this reads as 0
@@ -201,12 +201,12 @@ class OuterSum(PerExampleGradient):
             # a_t . a_u errs by about eps ||a_t|| ||a_u||, d_t . d_u likewise: their products, over all places, by 2 eps S^2.
             # As much again for the vector that is summed later, which errs by e ~ eps S: its square by 2 ||g|| e.
             lost = p * TINY * tf.square(tf.reduce_sum(d1, 2)) + q * TINY * tf.square(tf.reduce_sum(a1, 2))
-            squared = tf.maximum(self._gram(), 0.0) + 4 * EPSILON * scale + lost
+            squared = tf.maximum(self._gram(), 0.0) + allowed(4 * EPSILON) * scale + lost
         else:
             places = tf.cast(tf.shape(self.a)[2], tf.float32)
             squared = sum_of_squares(self._products(), [2, 3])
             # T terms are added up, here and in the vector that is summed later: each errs by about eps sqrt(T) S.
-            slack = 2 * EPSILON * tf.sqrt(places) * tf.sqrt(scale)
+            slack = allowed(2 * EPSILON) * tf.sqrt(places) * tf.sqrt(scale)
             squared = tf.square(tf.sqrt(squared) + slack)
         return tf.reduce_sum(squared, 1)
 
@@ -319,14 +319,14 @@ class Rows(PerExampleGradient):
         if form == GRAM:
             # An OuterSum with a_t the unit vector of a token: a_t . a_u is 0 or 1, so only products in d_t . d_u are lost.
             lost = self.d.shape[2] * TINY * tf.square(places)
-            return tf.maximum(self._gram(), 0.0) + 4 * EPSILON * tf.square(scale) + lost
+            return tf.maximum(self._gram(), 0.0) + allowed(4 * EPSILON) * tf.square(scale) + lost
         if form == MATERIALISED:
             squared = sum_of_squares(self.materialise(), [1, 2])
         else:
             # A token that occurs several times in an example is one row of its gradient: its places are summed first.
             squared = self._sums_of_all_places() if under_xla() else self._sums_of_repeated_places()
         # A row is a sum of up to T places: what an OuterSum that is built allows for.
-        slack = 2 * EPSILON * tf.sqrt(places) * scale
+        slack = allowed(2 * EPSILON) * tf.sqrt(places) * scale
         return tf.square(tf.sqrt(squared) + slack)
 
     def _gram(self) -> tf.Tensor:

@@ -15,6 +15,7 @@ MATERIALISED = "materialised"  # norms from gradients that are built
 UNIVERSAL = "universal"  # no rule of a layer family: every layer is run again, one example at a time
 
 _forced: contextvars.ContextVar[str | None] = contextvars.ContextVar("forced", default=None)
+_without_allowances: contextvars.ContextVar[bool] = contextvars.ContextVar("without_allowances", default=False)
 
 
 @contextlib.contextmanager
@@ -32,6 +33,21 @@ def forced(form: str) -> Iterator[None]:
         yield
     finally:
         _forced.reset(token)
+
+
+@contextlib.contextmanager
+def without_allowances() -> Iterator[None]:
+    """Norms that are traced inside don't allow for rounding: to be compared with what they are norms of, never to clip by."""
+    token = _without_allowances.set(True)
+    try:
+        yield
+    finally:
+        _without_allowances.reset(token)
+
+
+def allowed(share: float) -> float:
+    """What a norm allows for rounding, a share of the sum of its terms' sizes; nothing where that was left out."""
+    return 0.0 if _without_allowances.get() else share
 
 
 def form_of_norms() -> str | None:

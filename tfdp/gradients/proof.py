@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.gradients.engine import Forward, lot_gradients
+from tfdp.gradients.forms import without_allowances
 from tfdp.gradients.independence import Independence, MixesExamples
 from tfdp.gradients.losses import losses_of_one_device
 from tfdp.gradients.per_example import MAP, XLA
@@ -27,7 +28,7 @@ from tfdp.gradients.state import StateAssigned
 from tfdp.gradients.trial import PinnedState, Trial, dense, unpacked, values
 
 MOST_ATTEMPTS = 64
-ALLOWANCE = 1e-2  # norms are upper bounds: where terms cancel by three digits, what they allow for rounding shows
+ALLOWANCE = 1e-2  # of a norm: the most that it may allow for rounding, which shows where terms cancel by three digits
 
 
 @losses_of_one_device()
@@ -59,6 +60,7 @@ class Probe:
     whole_reference: list[np.ndarray]  # d sum_i L_i / d w, those losses included
     engine: list[np.ndarray]
     squared_norms: np.ndarray
+    bare_squared_norms: np.ndarray  # without what they allow for rounding
     rows: np.ndarray  # of every site's call
 
 
@@ -139,13 +141,16 @@ class _Coverage:
             found = forward.book_keeping(objective).gradients
             engine = found.weighted_sum(tf.one_hot(row, forward.batch))
             norms = [norms[row] for norms in found.squared_norms_by_weight()]
+            with without_allowances():
+                bare = [norms[row] for norms in found.squared_norms_by_weight()]
             rows = [tf.shape(call.taps[0])[0] for call in forward.record.sites()]
             sites = forward.record.sites()
             self._site_layers = [call.layer for call in sites]
             self._replays_random_numbers = any(
                 call.drew_random_numbers and plan.sites[id(call.layer)].family is None for call in sites
             )
-            return own, reference, whole, engine, tf.stack(norms or [0.0]), tf.stack(rows or [0])
+            norms, bare = (tf.stack(one or [0.0]) for one in (norms, bare))
+            return own, reference, whole, engine, norms, bare, tf.stack(rows or [0])
 
         def probe(record, row) -> Probe:
             found = Probe(*self.trial.run(traced, record, row))
@@ -174,12 +179,14 @@ class _Coverage:
     def _uncovered(self, probe: Probe, reference: list[np.ndarray], again: Callable, known: set[int]) -> set[int]:
         """The weights, beside those known, where the engine's gradient is not the reference or its norm not its own.
 
-        A norm may be a little too large, never too small. ``again`` finds (gradient, reference) anew: where the engine runs a
-        layer a second time, kinks may fall otherwise.
+        What norms allow for rounding is left out where they are compared, and must be little. ``again`` finds (gradient,
+        reference) anew: where the engine runs a layer a second time, kinks may fall otherwise.
         """
-        sizes = np.array([np.linalg.norm(gradient) for gradient in probe.engine])
-        norms = np.sqrt(probe.squared_norms)
-        failed = set(self.trial.apart(norms, np.clip(norms, sizes, (1 + ALLOWANCE) * sizes))) - known
+        sizes = [np.linalg.norm(gradient) for gradient in probe.engine]
+        failed = set(self.trial.apart(np.sqrt(probe.bare_squared_norms), sizes)) - known
+        failed |= (
+            set(self.trial.apart(np.sqrt(probe.squared_norms), sizes, max(ALLOWANCE, self.trial.tolerance))) - known
+        )
         apart = [i for i in self.trial.apart(probe.engine, reference) if i not in failed | known]
         return failed | set(self.trial.persisting(again, apart))
 

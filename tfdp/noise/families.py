@@ -96,7 +96,7 @@ class StudentT(Noise):
 
     @property
     def variance(self) -> float:
-        return self._scale**2 * self.df / (self.df - 2) if self.df > 2 else math.inf
+        return self._scale**2 * (self.df / (self.df - 2)) if self.df > 2 else math.inf
 
 
 def _log_of_half_a_step(z: float) -> float:
