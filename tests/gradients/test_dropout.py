@@ -26,6 +26,14 @@ MODELS = {
         layers.AlphaDropout(0.3),
         layers.Flatten(),
     ],
+    "augmented images": lambda: [
+        layers.Reshape((4, 5, 1)),
+        layers.RandomFlip(),
+        layers.RandomTranslation(0.4, 0.4),
+        layers.RandomRotation(0.2),
+        layers.Flatten(),
+        layers.Dense(8, "tanh"),
+    ],
     "before a convolution": lambda: [layers.Dropout(0.3), layers.Conv1D(4, 2), layers.Flatten()],
 }
 
