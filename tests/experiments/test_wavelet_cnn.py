@@ -76,6 +76,8 @@ def test_it_is_saved_and_loaded_and_cloned(model, images, tmp_path):
 
 
 def test_it_is_loaded_in_a_process_that_never_built_one(tmp_path):
-    wavelet_cnn().save(tmp_path / "model.keras")
-    load = f"from experiments.tasks import NETWORKS; NETWORKS['wavelet_cnn'].saved({str(tmp_path / 'model.keras')!r})"
-    subprocess.run([sys.executable, "-c", load], check=True, capture_output=True, timeout=300)
+    model, file = wavelet_cnn(), tmp_path / "model.keras"
+    model.save(file)
+    load = f"from experiments.tasks import NETWORKS; print(NETWORKS['wavelet_cnn'].saved({str(file)!r}).count_params())"
+    told = subprocess.run([sys.executable, "-c", load], check=True, capture_output=True, text=True, timeout=300)
+    assert int(told.stdout) == model.count_params()
