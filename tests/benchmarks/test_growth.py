@@ -1,14 +1,18 @@
 """Every point has its say, whether it comes about or not."""
 
 import json
+import subprocess
+import sys
 
 from benchmarks import growth, protocol, tables
 
 
-def test_a_point_gives_memory_and_time_of_one_side(monkeypatch):
-    monkeypatch.setattr(protocol, "bound_memory", lambda share: None)  # this process is not the point's own
-    options = growth.arguments(["--steps", "2", "--repeats", "3"])
-    found = growth.point("width", 64, "private", options)
+def test_a_point_gives_memory_and_time_of_one_side():
+    """In a process of its own: one that has held more before does not grow."""
+    point = 'growth.point("width", 64, "private", growth.arguments(["--steps", "2", "--repeats", "3"]))'
+    command = f"import json; from benchmarks import growth; print(json.dumps({point}))"
+    told = subprocess.run([sys.executable, "-c", command], check=True, capture_output=True, text=True, timeout=300)
+    found = json.loads(told.stdout.splitlines()[-1])
     assert found["steps"] == 2
     assert len(found["step_ms"]["all"]) == 3
     assert found["weights"] == 65 * 64 + 65 * 64 + 65 * 10

@@ -88,7 +88,7 @@ def test_scales_are_the_least_weighted_noise_at_a_given_size_of_the_clipped_grad
         lambda log_s: np.log(np.sum(w * np.exp(log_s))),
         np.zeros(len(m)),
         constraints={"type": "eq", "fun": lambda log_s: np.log(np.sum(m * np.exp(-2 * log_s)) / m.sum())},
-        options={"maxiter": 2000, "ftol": 1e-15},
+        options={"maxiter": 2000, "ftol": 1e-12},
     )
     assert best.success
     np.testing.assert_allclose(found, np.exp(best.x), rtol=2e-3)

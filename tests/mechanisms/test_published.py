@@ -46,7 +46,7 @@ def test_sigma_solves_the_papers_problem_at_its_delta(seed):
         lambda log_s: np.log(np.sum(np.abs(w) * np.exp(log_s))),
         np.zeros(6),
         constraints={"type": "eq", "fun": lambda log_s: np.log(np.sum(delta**2 * np.exp(-2 * log_s)) / TAU)},
-        options={"maxiter": 1000, "ftol": 1e-15},
+        options={"maxiter": 1000, "ftol": 1e-12},
     )
     assert best.success
     np.testing.assert_allclose(found, np.exp(best.x), rtol=1e-4)
