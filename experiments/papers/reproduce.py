@@ -52,7 +52,7 @@ def reproduce(
         computed = study.compute(quick)
         notes = (_QUICK_COMPUTED, *study.notes) if quick else study.notes
         return Found(study.title, study.about, computed.columns, computed.rows, computed.panels, notes, command)
-    rows = _chosen(study, only)
+    rows = chosen(study, only)
     if quick:
         rows = _trial(rows, data_dir is not None)
     campaign = Campaign(folder, study.results + ("-quick" if quick else ""), data_dir)
@@ -65,7 +65,8 @@ def reproduce(
     return _found(study, rows, records, quick, data_dir is not None, command)
 
 
-def _chosen(study: Study, only: Sequence[str]) -> tuple[Row, ...]:
+def chosen(study: Study, only: Sequence[str]) -> tuple[Row, ...]:
+    """The rows whose names contain one of these texts; all if there is none."""
     names = [f"{row.panel} {row.series} {_x(row)}".lower() for row in study.rows]
     # A number ends where its text ends: "epsilon 1" is not in "epsilon 10.43".
     wanted = [re.escape(text.lower()) + (r"(?!\.?\d)" if text[-1:].isdigit() else "") for text in only]

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from experiments import best
+from experiments import best, papers
+from experiments.papers import reproduce
 from experiments.papers.reproduce import TUNING_SEED
 from experiments.tasks import TASKS
 from tests.experiments.conftest import call
@@ -43,3 +44,16 @@ def test_networks_on_wavelets_stand_beside_such_a_network():
         ("cifar10", "fixed wavelets"): 69.3,
         ("cifar10", "all layers trained"): 66.2,
     }
+
+
+@pytest.mark.parametrize(
+    ("study", "text", "rows"),
+    [
+        (best.named("imdb"), "epsilon 1", ["epsilon 1"]),
+        (best.named("imdb"), "epsilon 10.43", ["epsilon 10.43, the paper's network"]),
+        (best.named("imdb"), "Epsilon", ["epsilon 1", "epsilon 4", "epsilon 10.43, the paper's network"]),
+        (papers.named("gdp-table1"), "noise 0.5", ["noise 0.5"]),
+    ],
+)
+def test_a_number_in_only_ends_where_it_ends(study, text, rows):
+    assert [row.series for row in reproduce.chosen(study, [text])] == rows
