@@ -172,13 +172,14 @@ def _least(rows: Sequence[Row], records: list[list[Record]]) -> list[float]:
 
 def _row(study: Study, row: Row, records: list[Record], values: list[float]) -> tuple[str, ...]:
     shape = {GAP: ".3g", STEP: ".1f"}.get(study.measure, ".1f" if records[0]["metric"] == "accuracy" else ".3f")
-    mean, low, high = (format(value, shape) for value in (np.mean(values), min(values), max(values)))
+    middle = np.median if study.measure == STEP else np.mean  # times of a shared machine have outliers
+    typical, low, high = (format(value, shape) for value in (middle(values), min(values), max(values)))
     return (
         row.panel,
         row.series,
         _x(row),
         "" if row.published is None else f"{row.published:g}",
-        mean,
+        typical,
         f"{low} to {high}",
         str(len(records)),
         "" if row.nominal is None else f"{row.nominal:g}",

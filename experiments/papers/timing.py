@@ -15,10 +15,10 @@ from experiments.settings import RunSettings
 
 @dataclasses.dataclass(frozen=True)
 class TimingRun:
-    """`fit` on so many lots, after one fit that traces and proves the step. Seeds are repeats."""
+    """`fit` on so many lots, about an epoch of MNIST, after one fit that traces and proves the step. Seeds are repeats."""
 
     settings: RunSettings
-    lots: int = 20
+    lots: int = 100
 
     @property
     def label(self) -> str:

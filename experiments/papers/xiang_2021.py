@@ -170,8 +170,8 @@ STUDIES = (
         tuple(Row(method, TimingRun(timed(method)), published=1000 * seconds) for method, seconds in TABLE_2.items()),
         measure=STEP,
         notes=(
-            "The machines differ: compare ratios to the unperturbed step. The time of the full gradient once an epoch, here every 20 "
-            "steps, is in it.",
+            "The machines differ: compare ratios to the unperturbed step. Ours is the median of the runs. The time of the full gradient once an "
+            "epoch, here every 100 steps, is in it.",
         ),
     ),
     _study(

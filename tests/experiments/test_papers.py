@@ -73,6 +73,14 @@ def test_the_paper_stands_beside_ours_with_nominal_and_proven_epsilon(tmp_path):
     assert (told["nominal epsilon"], told["proven epsilon"]) == ("0.83", "0.8646")
 
 
+def test_a_time_is_the_median_of_the_runs():
+    study = papers.named("directional-table2")
+    records = [{"metric": study.measure, "step_ms": ms, "cpu_seconds": 1.0} for ms in (30.0, 31.0, 90.0)]
+    found = reproduce._found(study, study.rows[:1], [records], False, True, "command")
+    told = dict(zip(found.columns, found.rows[0], strict=True))
+    assert (told["ours: milliseconds a step"], told["lowest to highest"]) == ("31.0", "30.0 to 90.0")
+
+
 def test_nothing_is_called_proven_that_is_not():
     features = {"protects": "the features of a record in the released data", "status": "proven", "epsilon": 2.0}
     none = {"epsilon": None, "claims": [features | {"status": "none"}]}
