@@ -163,20 +163,22 @@ def _membership(path: Path, settings: RunSettings, data: TrainAndTest) -> dict[s
 
 def _run_in_words(record: dict[str, Any]) -> str:
     """What is claimed of the finished run."""
-    from tfdp.accounting.claims import MEMBERSHIP, RECORD
+    from tfdp.accounting.claims import MEMBERSHIP, RECORD, rounded_up
 
     statement = record["statement"]
     proven = statement["epsilon"]
-    said = "nothing is proven" if proven is None else f"epsilon {proven:.3f} is proven"
+    said = "nothing is proven" if proven is None else f"epsilon {rounded_up(proven)} is proven"
     of_records = [claim for claim in statement["claims"] if claim["protects"] in (MEMBERSHIP, RECORD)]
     published = [claim["epsilon"] for claim in of_records if claim["status"] == "as published"]
-    claimed = f", epsilon {published[0]:.3f} is claimed as published" if published else ""
+    claimed = f", epsilon {rounded_up(published[0])} is claimed as published" if published else ""
     return f"Of the finished run {said}{claimed}, at delta = {record['settings']['delta']:g}."
 
 
 def _canaries_in_words(found: dict[str, Any]) -> str:
+    from tfdp.accounting.claims import rounded_up
+
     proven = found["proven_epsilon"]
-    said = "nothing is proven" if proven is None else f"epsilon {proven:.3f} is proven"
+    said = "nothing is proven" if proven is None else f"epsilon {rounded_up(proven)} is proven"
     refuted = found["p_value_of_proven"] < 1 - found["confidence"]
     verdict = "It REFUTES that: claim or code is wrong" if refuted else "It does not refute that"
     level = f"{verdict} (at {100 * found['confidence']:g} %, for this audit alone)."

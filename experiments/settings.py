@@ -136,6 +136,10 @@ def _check_privacy(settings: RunSettings, method: Any) -> None:
         raise ValueError(
             "Give epsilon (how much privacy), noise_multiplier (how much noise), or both (stop at epsilon)."
         )
+    elif settings.epsilon is not None and settings.noise_multiplier == 0:
+        raise ValueError(
+            "noise_multiplier 0 trains without privacy, so there is no epsilon to stop at: leave out epsilon."
+        )
     if method.where == RECORDS:
         if settings.noise_multiplier is not None:
             raise ValueError(f"{settings.method} finds its noise from epsilon: leave out noise_multiplier.")
@@ -145,6 +149,10 @@ def _check_privacy(settings: RunSettings, method: Any) -> None:
             )
     if method.where != PRIVATE and settings.arguments:
         raise ValueError(f"Optimizer arguments ({', '.join(settings.arguments)}) go with private optimizers only.")
+    if owned := sorted(settings.arguments.keys() & method.arguments.keys()):
+        raise ValueError(
+            f"{settings.method} is what it is by its own {', '.join(owned)}: choose another method to set that."
+        )
     if settings.noise is not None:
         one_of("noise", settings.noise, NOISES)
         if not method.encodes:

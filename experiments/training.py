@@ -137,11 +137,12 @@ def _callbacks(settings: RunSettings, work: Path, tensorboard: bool) -> list[ker
     """Epsilon comes first, so that all logs show it; the checkpoint last, so that no epoch is missing in them."""
     found: list[keras.callbacks.Callback] = []
     if METHODS[settings.method].where == PRIVATE:
-        callbacks, priced = tfdp.callbacks, settings.noise_multiplier != 0
-        if settings.epsilon is not None and priced:
-            found.append(callbacks.BudgetStopping(settings.epsilon, settings.delta))
-        elif priced:
-            found.append(callbacks.PrivacyLogger(settings.delta))
+        if settings.epsilon is not None and settings.noise_multiplier is not None:
+            found.append(tfdp.callbacks.BudgetStopping(settings.epsilon, settings.delta))
+        elif (
+            settings.noise_multiplier != 0
+        ):  # an epsilon alone is the optimizer's target: it finds the noise and keeps to it by itself
+            found.append(tfdp.callbacks.PrivacyLogger(settings.delta))
     found.append(keras.callbacks.CSVLogger(work / "history.csv", append=True))
     if tensorboard:
         found.append(keras.callbacks.TensorBoard(work / "tensorboard"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -175,7 +176,7 @@ def _figure2(quick: bool) -> Computed:
         ]
         panels.append(Panel(f"noise 0.7, {epochs} epochs", "epsilon", "delta", tuple(lines), log_y=True))
     for name, accountant in accountants.items():
-        rows += [(name, str(epochs), f"{_epsilon(noise, epochs, accountant):.3f}") for epochs in (15, 30, 45)]
+        rows += [(name, str(epochs), _up(_epsilon(noise, epochs, accountant), 3)) for epochs in (15, 30, 45)]
     lengths = np.linspace(1, 60, 4 if quick else 16).round().astype(int)
     lines = [
         Line(n, _floats(lengths), _floats([_epsilon(noise, int(e), a) for e in lengths]))
@@ -195,6 +196,16 @@ def _figure2(quick: bool) -> Computed:
 def _epsilon(noise: float, epochs: int, accountant: str) -> float:
     ledger = Ledger.poisson(sampling_rate=MNIST_RATE, noise_multiplier=noise, steps=MNIST_STEPS * epochs)
     return epsilon(ledger, delta=DELTA, accountant=accountant)
+
+
+def _up(value: float, digits: int) -> str:
+    """An upper bound, rounded so that it stays one."""
+    return f"{math.ceil(value * 10**digits) / 10**digits:.{digits}f}"
+
+
+def _down(value: float, digits: int) -> str:
+    """A lower bound, rounded so that it stays one."""
+    return f"{math.floor(value * 10**digits) / 10**digits:.{digits}f}"
 
 
 def _noise_by_clt(noise: float) -> float:
@@ -218,20 +229,13 @@ def _figure3(quick: bool) -> Computed:
             "MA, all": tradeoff(ledger, accountant="moments"),
             "PLD (proven)": tradeoff(ledger),
         }
-        rows.append((f"{noise:g}", str(epochs), *(f"{100 * curve.minimum_error_sum:.1f}" for curve in curves.values())))
+        rows.append(
+            (f"{noise:g}", str(epochs), *(_down(100 * curve.minimum_error_sum, 1) for curve in curves.values()))
+        )
         lines = tuple(Line(name, _floats(rates), _floats(curve(rates))) for name, curve in curves.items())
         panels.append(Panel(f"noise {noise:g}, {epochs} epochs", "type I error", "type II error", lines))
     columns = ("noise", "epochs", *(f"{name}: least sum of errors, %" for name in curves))
     return Computed(columns, tuple(rows), tuple(panels))
-
-
-def _spent(epochs: int, row: Row, records: Sequence[Record]) -> str:
-    """What the run had spent at the epoch at which the paper's two noises are said to cost the same."""
-    noise = row.run.settings.noise_multiplier
-    values = [
-        f"{name} {_epsilon(noise, epochs, accountant):.2f}" for name, accountant in (("CLT", "gdp"), ("MA", "moments"))
-    ]
-    return ", ".join(values)
 
 
 def _figure4_rows() -> tuple[Row, ...]:
@@ -244,7 +248,8 @@ def _figure4_rows() -> tuple[Row, ...]:
 
 
 def _figure4_column(row: Row, records: Sequence[Record]) -> str:
-    return _spent(row.run.settings.epochs, row, records)
+    """What the run had spent at the epoch at which the paper's two noises are said to cost the same."""
+    return f"CLT {_priced('gdp', row, records)}, MA {_priced('moments', row, records)}"
 
 
 _NUMBERS = {_mnist_name(row[2]): row[5:] for row in MNIST}

@@ -8,7 +8,7 @@ from experiments import papers
 from experiments.papers import bu_2019, kang, reproduce
 from experiments.papers.study import Computation
 from tests.experiments.conftest import call
-from tfdp.accounting import gdp_epsilon, gdp_mu
+from tfdp.accounting import Ledger, epsilon, gdp_epsilon, gdp_mu
 
 
 @pytest.mark.parametrize("name", papers.TITLES)
@@ -71,6 +71,31 @@ def test_the_paper_stands_beside_ours_with_nominal_and_proven_epsilon(tmp_path):
     assert told["paper: accuracy, %"] == "95"
     assert (told["ours: accuracy, %"], told["lowest to highest"], told["runs"]) == ("95.1", "94.9 to 95.3", "2")
     assert (told["nominal epsilon"], told["proven epsilon"]) == ("0.83", "0.8646")
+
+
+def test_pruned_noise_as_published_takes_its_steps_though_nothing_is_proven_of_them(tmp_path):
+    code, printed = call(
+        "paper", "directional-figure5", "--quick", "--only", "SVHN w = 1, as published 64", "--folder", tmp_path
+    )
+    assert code == 0, printed
+    (record,) = (json.loads(line) for line in next(tmp_path.glob("*.jsonl")).read_text().splitlines())
+    statuses = {claim["status"] for claim in record["statement"]["claims"]}
+    assert record["statement"]["epsilon"] is None and "as published" in statuses
+    run = record["run"]
+    planned = run["epochs"] * -(-record["records"] // run["batch_size"])
+    assert sum(line["steps"] for line in record["statement"]["ledger"]["lines"]) == planned > 0
+
+
+def test_figure_4_prices_what_was_run():
+    row = papers.named("gdp-figure4").rows[0]
+    ledger = Ledger.poisson(sampling_rate=0.1, noise_multiplier=2.0, steps=7)
+    record = {"statement": {"ledger": json.loads(ledger.to_json()), "delta": 1e-5}}
+    spent = {name: epsilon(ledger, delta=1e-5, accountant=name) for name in ("gdp", "moments")}
+    assert bu_2019._figure4_column(row, [record]) == f"CLT {spent['gdp']:.2f}, MA {spent['moments']:.2f}"
+
+
+def test_bounds_are_rounded_so_that_they_stay_bounds():
+    assert (bu_2019._up(5.6471, 3), bu_2019._down(7.79, 1)) == ("5.648", "7.7")
 
 
 def test_a_time_is_the_median_of_the_runs():

@@ -51,6 +51,14 @@ def test_the_name_differs_where_any_setting_does():
 
 
 WRONG = [
+    (
+        {"method": "noisy-sgd", "epsilon": 3.0, "noise_multiplier": 0.0},
+        "noise_multiplier 0 trains without privacy, so there is no epsilon to stop at",
+    ),
+    (
+        {"method": "dp-lssgd", "arguments": {"denoise": "ks"}},
+        "dp-lssgd is what it is by its own denoise: choose another method",
+    ),
     ({"dataset": "minst"}, "There is no dataset 'minst'. There are digits, mnist"),
     ({"method": "sgd"}, "There is no method 'sgd'. There are noisy-sgd, noisy-adam"),
     ({"model": "vgg"}, "There is no model 'vgg'. There are digits_cnn"),

@@ -105,3 +105,12 @@ def test_texts_go_into_a_model_that_takes_texts():
     model = tiny.private(tiny.noisy(), keras.Model(inputs, keras.layers.Dense(1)(lookup(inputs))))
     tiny.train(model, words, Y)
     assert model.optimizer.ledger.steps == 1
+
+
+def test_an_optional_input_that_is_left_out_is_refused_by_name():
+    main, extra = keras.Input((3,), name="main"), keras.Input((3,), name="extra", optional=True)
+    layer = keras.layers.Lambda(lambda given: given[0] if given[1] is None else given[0] + given[1])
+    model = keras.Model({"main": main, "extra": extra}, keras.layers.Dense(1)(layer([main, extra])))
+    model.compile(optimizer=tiny.noisy(), loss="mse")
+    with tiny.nothing_moves(model), pytest.raises(ValueError, match="x for the optional input 'extra' is None"):
+        model.fit({"main": X, "extra": None}, Y, batch_size=8, verbose=0)

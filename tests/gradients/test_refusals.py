@@ -81,6 +81,19 @@ def linear() -> keras.Model:
     return keras.Sequential([layers.Input((4,)), layers.Dense(2)])
 
 
+def penalty_on_inputs() -> keras.Model:
+    class Penalised(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.hidden, self.head = layers.Dense(4, "tanh"), layers.Dense(2)
+            self.leaky = mixing.AveragesWhatIsNotPadding(name="leaky")
+
+        def call(self, x):
+            return self.head(self.leaky([x, self.hidden(x)]))
+
+    return Penalised()
+
+
 REFUSED = {
     "batch normalization": Refused(around(batch_normalization), "leaky_norm"),
     "batch normalization in a nested model": Refused(nested_batch_normalization, "leaky_norm"),
@@ -113,6 +126,7 @@ REFUSED = {
     "attention over the lot": named(mixing.AttendsToTheLot),
     "the model's own call": Refused(mixing.MixingModel, "mixing_model"),
     "add_loss": named(mixing.PunishesTheSpread),
+    "add_loss that spares padding": Refused(penalty_on_inputs, "leaky"),
     "contrastive loss": Refused(linear, "loss", loss=mixing.contrastive),
     "loss that mixes labels": Refused(linear, "loss", loss=mixing.scaled_by_the_spread_of_the_targets),
     "overridden compute_loss": Refused(mixing.MixingLoss, "compute_loss|loss", loss=None),

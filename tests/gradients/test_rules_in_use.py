@@ -23,6 +23,7 @@ LAYERS = {
     "GRU, reset before": (SEQUENCES, lambda: L.GRU(4, reset_after=False), "gated_recurrent_unit"),
     "GRU without bias": (SEQUENCES, lambda: L.GRU(4, use_bias=False), "gated_recurrent_unit"),
     "both directions": (SEQUENCES, lambda: L.Bidirectional(L.GRU(4)), "gated_recurrent_unit"),
+    "both directions, sequences": (SEQUENCES, lambda: L.Bidirectional(L.LSTM(4, return_sequences=True)), "recurrent"),
     "Conv2D": (IMAGES, lambda: L.Conv2D(3, 3, strides=2), "convolution"),
     "Conv1D": (SEQUENCES, lambda: L.Conv1D(3, 2, padding="causal"), "convolution"),
     "Conv2DTranspose": (IMAGES, lambda: L.Conv2DTranspose(3, 2), "transposed_convolution"),

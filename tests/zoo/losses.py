@@ -233,3 +233,57 @@ def overridden_compute_loss(draw):
         sample_weight=draw.weights(6),
         compile={"loss": None},
     )
+
+
+class AddsTwice(layers.Layer):
+    """A weight of its own, a loss of its own and an activity regulariser."""
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=(shape[-1],), name="scale")
+
+    def call(self, x):
+        self.add_loss(ops.mean(ops.sum(ops.square(x * self.scale), axis=-1)))
+        return ops.tanh(x * self.scale)
+
+
+class LeavesOutAdded(OwnLoss):
+    """`compute_loss` without `self.losses`: what layers add has no part in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.adds = AddsTwice(activity_regularizer="l2")
+
+    def call(self, x):
+        return self.head(self.adds(self.hidden(x)))
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return ops.mean(ops.square(y - y_pred))
+
+
+class WeighsAdded(LeavesOutAdded):
+    """`compute_loss` that counts a tenth of `self.losses`."""
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return ops.mean(ops.square(y - y_pred)) + 0.1 * sum(self.losses)
+
+
+class HalvesAll(LeavesOutAdded):
+    """Half of what Keras says."""
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return 0.5 * super(OwnLoss, self).compute_loss(x, y, y_pred, sample_weight, training)
+
+
+@case
+def added_losses_left_out(draw):
+    return Case(model=LeavesOutAdded, x=draw.reals(6, 4), y=draw.reals(6, 2), compile={"loss": None})
+
+
+@case
+def added_losses_weighed(draw):
+    return Case(model=WeighsAdded, x=draw.reals(6, 4), y=draw.reals(6, 2), compile={"loss": None})
+
+
+@case
+def all_losses_halved(draw):
+    return Case(model=HalvesAll, x=draw.reals(6, 4), y=draw.reals(6, 2), compile={"loss": "mse"})

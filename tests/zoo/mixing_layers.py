@@ -101,6 +101,16 @@ class AttendsToTheLot(layers.Layer):
         return self.attention(x[None], x[None])[0]
 
 
+class AveragesWhatIsNotPadding(layers.Layer):
+    """A penalty on the states of the records that are not -1, divided by how many these are."""
+
+    def call(self, inputs):
+        x, h = inputs
+        present = ops.cast(ops.not_equal(x[:, :1], -1.0), h.dtype)
+        self.add_loss(ops.sum(present * ops.square(h)) / (ops.sum(present) + 1e-6))
+        return h
+
+
 class PunishesTheSpread(layers.Layer):
     """`add_loss` of a variance over the lot."""
 

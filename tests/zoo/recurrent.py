@@ -1,5 +1,7 @@
 """Recurrent layers: LSTM, GRU, SimpleRNN, masks, directions, states, wrappers, unusual cells."""
 
+import dataclasses
+
 import keras
 from keras import layers, ops
 
@@ -149,6 +151,78 @@ def encoder_and_decoder_with_states(draw):
         return keras.Model([source, target], layers.Dense(2)(decoded))
 
     return Case(model=model, x=[draw.reals(5, 4, 3), draw.reals(5, 3, 2)], y=draw.reals(5, 3, 2), compile=MSE)
+
+
+def left_padded(draw, size=5):
+    """Whole steps of zeros in front: of the first example none, of the others one or more."""
+    x = draw.reals(size, 4, 3)
+    for example, length in enumerate(LENGTHS):
+        x[example, : 4 - length] = 0.0
+    return x
+
+
+def given_mask_and_state(draw, layer, states=1):
+    """A mask that is computed, and a state to start from: steps are passed over before any is seen."""
+
+    def model():
+        x, state = layers.Input((4, 3)), layers.Input((4,))
+        mask = ops.any(ops.not_equal(x, 0.0), axis=-1)
+        return keras.Model([x, state], layers.Dense(2)(layer()(x, initial_state=[state] * states, mask=mask)))
+
+    return Case(model=model, x=[left_padded(draw), draw.reals(5, 4)], y=draw.reals(5, 2), compile=MSE)
+
+
+@case
+def lstm_from_a_state_with_masked_first_steps(draw):
+    return given_mask_and_state(draw, lambda: layers.LSTM(4), states=2)
+
+
+@case
+def gru_from_a_state_with_masked_first_steps(draw):
+    return given_mask_and_state(draw, lambda: layers.GRU(4))
+
+
+@case
+def gru_from_a_state_with_masked_last_steps_read_backwards(draw):
+    found = given_mask_and_state(draw, lambda: layers.GRU(4, reset_after=False, go_backwards=True))
+    return dataclasses.replace(found, x=[found.x[0][:, ::-1], found.x[1]])
+
+
+@case
+def both_directions_from_states_with_masked_steps(draw):
+    return given_mask_and_state(draw, lambda: layers.Bidirectional(layers.SimpleRNN(4)), states=2)
+
+
+@case
+def both_directions_of_masked_sequences(draw):
+    """Keras has both directions put out zeros where steps are masked."""
+    return Case(
+        model=lambda: keras.Sequential(
+            [
+                layers.Input((4, 3)),
+                layers.Masking(),
+                layers.Bidirectional(layers.LSTM(3, return_sequences=True)),
+                layers.Bidirectional(layers.GRU(3, return_sequences=True)),
+                layers.Dense(2),
+            ]
+        ),
+        x=left_padded(draw),
+        y=draw.reals(5, 4, 2),
+        compile=MSE,
+        differs_from_keras="Keras divides by the valid steps of the whole lot",
+    )
+
+
+@case
+def last_state_zeroed_where_it_is_masked(draw):
+    return Case(
+        model=lambda: keras.Sequential(
+            [layers.Input((4, 3)), layers.Masking(), layers.LSTM(3, zero_output_for_mask=True), layers.Dense(2)]
+        ),
+        x=left_padded(draw)[:, ::-1],
+        y=draw.reals(5, 2),
+        compile=MSE,
+    )
 
 
 @case

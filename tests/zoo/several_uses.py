@@ -147,3 +147,61 @@ def dense_whose_inputs_are_its_own_kernel(draw):
             return self.square(x) + ops.sum(self.square(self.square.kernel), axis=0)
 
     return Case(model=Recursive, x=draw.reals(6, 4), y=draw.reals(6, 4), compile=MSE)
+
+
+def with_large_records(draw):
+    """Half of the records are larger than any that the self-proof makes up."""
+    x = draw.reals(6, 4)
+    x[::2, 0] += 10.0
+    return x
+
+
+class UsesForLarge(keras.Model):
+    """Of a large record alone, the hidden layer's weights are used once more."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.head = layers.Dense(4, "tanh"), layers.Dense(2)
+
+    def call(self, x):
+        h = self.hidden(x)
+        return self.head(ops.where(x[:, :1] > 5.0, self.again(h), h))
+
+
+class ReadsForLarge(UsesForLarge):
+    def again(self, h):
+        return h + self.hidden.kernel[0]
+
+
+class LoopsForLarge(UsesForLarge):
+    """The second use is in a loop."""
+
+    def again(self, h):
+        return ops.while_loop(lambda i, h: i < 2, lambda i, h: (i + 1, self.hidden(h)), (0, h))[1]
+
+
+@case
+def kernel_read_for_some_records_only(draw):
+    return Case(model=ReadsForLarge, x=with_large_records(draw), y=draw.reals(6, 2), compile=MSE)
+
+
+@case
+def layer_run_again_in_a_loop_for_some_records_only(draw):
+    return Case(model=LoopsForLarge, x=with_large_records(draw), y=draw.reals(6, 2), compile=MSE)
+
+
+@case
+def row_of_a_table_read_for_one_token_only(draw):
+    class Substitutes(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.table, self.head = layers.Embedding(20, 4), layers.Dense(2)
+
+        def call(self, tokens):
+            special = ops.expand_dims(tokens == 13, -1)
+            found = ops.where(special, self.table.embeddings[0] * 2.0, self.table(tokens))
+            return self.head(ops.mean(found, axis=1))
+
+    tokens = draw.labels(6, 5, classes=20).astype("int32")
+    tokens[::2, 1] = 13
+    return Case(model=Substitutes, x=tokens, y=draw.reals(6, 2), compile=MSE)

@@ -5,7 +5,7 @@ them.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -68,6 +68,19 @@ def instance_attribute(target: Any, name: str, value: Any) -> Iterator[None]:
             del target.__dict__[name]
         else:
             target.__dict__[name] = before
+
+
+@contextlib.contextmanager
+def attributes(targets: Sequence[Any], name: str, values: Iterable[Any]) -> Iterator[None]:
+    """Set an attribute of several objects, each to its own value, and restore what was there."""
+    before = [getattr(target, name) for target in targets]
+    try:
+        for target, value in zip(targets, values, strict=True):
+            setattr(target, name, value)
+        yield
+    finally:
+        for target, value in zip(targets, before, strict=True):
+            setattr(target, name, value)
 
 
 def shallow_copy(target: Any) -> Any:

@@ -15,7 +15,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.layer_tree import added_losses, all_layers, flat_tensors, instance_attribute, shallow_copy
+from tfdp.gradients.layer_tree import (
+    added_losses,
+    all_layers,
+    attributes,
+    flat_tensors,
+    instance_attribute,
+    shallow_copy,
+)
 from tfdp.gradients.per_example import MAP, VECTORIZED, each_example
 from tfdp.gradients.recording import Recording
 
@@ -123,14 +130,9 @@ def _marked(tensor: tf.Tensor, name: str) -> bool:
 @contextlib.contextmanager
 def without_weight_regularizers(model: keras.Model) -> Iterator[None]:
     """``model.losses`` without the part that doesn't depend on data."""
-    regularized = [(v, v.regularizer) for v in model.trainable_variables if v.regularizer is not None]
-    try:
-        for variable, _ in regularized:
-            variable.regularizer = None
+    regularized = [v for v in model.trainable_variables if v.regularizer is not None]
+    with attributes(regularized, "regularizer", [None] * len(regularized)):
         yield
-    finally:
-        for variable, regularizer in regularized:
-            variable.regularizer = regularizer
 
 
 @contextlib.contextmanager

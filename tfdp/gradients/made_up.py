@@ -11,12 +11,13 @@ from tfdp.gradients.layer_tree import map_tensors
 from tfdp.gradients.state import StateAssigned
 
 LARGE = 1e4
+PADDING = (0.0, -1.0)  # what stands for "nothing here" in many data sets
 
 
 def made_up_records(record_spec: Any, sample: Any, loss_is_finite: Callable[[Any], bool]) -> "Records":
     """Made-up records if the model gives them a finite loss, else real ones.
 
-    Numbers are drawn at random; integers are 0 or 1, which every table of tokens and every set of classes has. Where the
+    Numbers are drawn at random, with steps of zeros in some sequences; integers are 0 or 1, which every table of tokens and every set of classes has. Where the
     model does not run on such (strings; labels that must start at 1), the real records in ``sample`` take their place.
     """
     rng = np.random.default_rng(20190)
@@ -57,7 +58,10 @@ def _array(spec: tf.TensorSpec, rng, rows: int, part: int) -> np.ndarray:
             values[:, 0] = 1  # 0 is padding to many models, and an example of padding alone may have no defined loss
         return values
     if part == 0:
-        return rng.normal(size=shape).astype(dtype)
+        values = rng.normal(size=shape).astype(dtype)
+        if len(shape) == 3:  # a sequence: steps of zeros may be masked
+            values[1, 0], values[2, -1] = 0, 0
+        return values
     return (rng.random(shape) + (0.5 if part == 2 else 0.0)).astype(dtype)
 
 
@@ -71,7 +75,11 @@ class Records:
 
     def coverage_lots(self) -> tuple[Any, Any]:
         """One example alone, and three."""
-        return self._rows(self._draws[0], [0]), self._rows(self._draws[0], [0, 1, 2])
+        return self.alone(0), self._rows(self._draws[0], [0, 1, 2])
+
+    def alone(self, row: int) -> Any:
+        """One example by itself."""
+        return self._rows(self._draws[0], [row])
 
     def lots_of_one_among_others(self) -> Iterator[list[Any]]:
         """The first lot is an example alone, the others are the same example among others."""
@@ -81,7 +89,7 @@ class Records:
             if not self._real:
                 company.append(self._joined(this, other, [1, 2], LARGE))
                 company.append(self._joined(this, other, [3, 4, 5], -LARGE))
-                company.append(self._joined(this, other, [1, 2, 3], 0))
+                company += [self._joined(this, other, [1, 2, 3], 0, padding) for padding in PADDING]
             yield company
 
     def lots_in_changing_company(self) -> Iterator[tuple[int, list[Any]]]:
@@ -89,7 +97,8 @@ class Records:
         for this, other in (self._draws, self._draws[::-1]):
             companies = [self._rows(this, [1, 2, 3]), self._rows(other, [4, 5, 6]), self._rows(this, [0, 0, 0])]
             if not self._real:
-                companies += [self._scaled(companies[1], factor) for factor in (LARGE, -LARGE, 0)]
+                companies += [self._scaled(companies[1], factor) for factor in (LARGE, -LARGE)]
+                companies += [self._scaled(companies[1], 0, padding) for padding in PADDING]
             for place in (0, 3):
                 yield place, [self._at(place, self._rows(this, [0]), company) for company in companies]
 
@@ -104,12 +113,14 @@ class Records:
         count = self.size(record)
         return keras.tree.map_structure(lambda a: tf.convert_to_tensor(a[[r % count for r in rows]]), record)
 
-    def _joined(self, first, others, rows, factor=1):
-        others = self._scaled(self._rows(others, rows), factor)
+    def _joined(self, first, others, rows, factor=1, shift=0):
+        others = self._scaled(self._rows(others, rows), factor, shift)
         return keras.tree.map_structure(lambda a, b: tf.concat([a, b], 0), self._rows(first, [0]), others)
 
     @staticmethod
-    def _scaled(record, factor):
+    def _scaled(record, factor, shift=0):
+        def scaled(a):
+            return a * tf.cast(factor, a.dtype) + tf.cast(shift, a.dtype) if a.dtype.is_floating else a
+
         features, *rest = record
-        scaled = map_tensors(lambda a: a * tf.cast(factor, a.dtype) if a.dtype.is_floating else a, features)
-        return (scaled, *rest)
+        return (map_tensors(scaled, features), *rest)

@@ -33,13 +33,14 @@ class Site:
 @dataclasses.dataclass
 class Plan:
     """``whole`` says that the model is run as one function of an example, by the mode named there; ``alone``, that the loss
-    is asked about batches of one."""
+    is asked about batches of one; ``penalties``, by ``id(weight)``, how often its regulariser counts where that is not once."""
 
     sites: dict[int, Site]
     folded: set[int] = dataclasses.field(default_factory=set)
     shares: list[str] = dataclasses.field(default_factory=list)
     whole: list[str] = dataclasses.field(default_factory=list)
     alone: bool = False
+    penalties: dict[int, float] = dataclasses.field(default_factory=dict)
 
     def rules(self, loss_scale: float) -> dict[int, Rule]:
         return {key: site.rule(loss_scale) for key, site in self.sites.items()}
@@ -77,26 +78,37 @@ def first_plan(model: keras.Model) -> Plan:
     return Plan(sites)
 
 
+def holders(plan: Plan, variable: keras.Variable) -> list[Site]:
+    """The sites that answer for a weight."""
+    return [site for site in plan.sites.values() if any(v is variable for v in site.variables)]
+
+
 def widen(plan: Plan, model: keras.Model, variable: keras.Variable, calls: list[Call]) -> bool:
     """Move one weight to the next wider site. False when the model itself could not cover it."""
-    holders = [site for site in plan.sites.values() if any(v is variable for v in site.variables)]
-    if len(holders) == 1 and holders[0].layer is model and holders[0].family is None:
+    held = holders(plan, variable)
+    if len(held) == 1 and held[0].layer is model and held[0].family is None:
         return False
-    for site in holders:
+    for site in held:
         site.variables = [v for v in site.variables if v is not variable]
         if not site.variables:
             del plan.sites[id(site.layer)]
-    layers = [site.layer for site in holders]
-    if len(holders) == 1 and holders[0].family is not None:
-        target = holders[0].layer
-    else:
-        target = _enclosing(layers, model, calls)
+    same_layer = len(held) == 1 and held[0].family is not None
+    target = held[0].layer if same_layer else _enclosing([site.layer for site in held], model, calls)
     existing = plan.sites.get(id(target))
     if existing is not None and existing.family is None:
         existing.variables = [*existing.variables, variable]
     else:
         moved = [variable] if existing is None else [*existing.variables, variable]
         plan.sites[id(target)] = Site(target, moved, None, modes_for(target))
+    return True
+
+
+def move_out(plan: Plan, model: keras.Model, variable: keras.Variable, calls: list[Call]) -> bool:
+    """Move one weight to a site around the layers that hold it now. False when there is none."""
+    inside = {id(site.layer) for site in holders(plan, variable)}
+    while any(id(site.layer) in inside for site in holders(plan, variable)):
+        if not widen(plan, model, variable, calls):
+            return False
     return True
 
 

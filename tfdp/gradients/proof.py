@@ -22,8 +22,10 @@ from tfdp.gradients.engine import Forward, lot_gradients
 from tfdp.gradients.forms import without_allowances
 from tfdp.gradients.independence import Independence, MixesExamples
 from tfdp.gradients.losses import losses_of_one_device
+from tfdp.gradients.overridden_loss import overrides_the_loss, weighting
 from tfdp.gradients.per_example import MAP, XLA
-from tfdp.gradients.plan import Plan, first_plan, widen
+from tfdp.gradients.plan import Plan, first_plan, move_out, widen
+from tfdp.gradients.reuse import used_elsewhere
 from tfdp.gradients.state import StateAssigned
 from tfdp.gradients.trial import PinnedState, Trial, dense, unpacked, values
 
@@ -81,6 +83,13 @@ class _Coverage:
     def plan(self) -> Plan:
         plan = first_plan(self.trial.model)
         calls, self.added_by = Independence(self.trial).check(plan)
+        if overrides_the_loss(self.trial.model):
+            as_keras, plan.penalties = weighting(self.trial)
+            plan.whole = [] if as_keras else [XLA, MAP]
+        if not plan.whole:
+            for variable, uses in used_elsewhere(self.trial, plan, calls):
+                if not move_out(plan, self.trial.model, variable, calls + uses):
+                    plan.whole = [XLA, MAP]
         for _ in range(MOST_ATTEMPTS):
             if plan.whole:
                 return self._whole(plan)

@@ -65,6 +65,9 @@ class Recording:
     calls: list[Call] = dataclasses.field(default_factory=list)
     activity: list[tuple[Callable, tf.Tensor]] = dataclasses.field(default_factory=list)
     draws: int = 0
+    running: list[keras.Layer] = dataclasses.field(
+        default_factory=list
+    )  # layers that are being called now, outermost first
 
     def sites(self) -> list[Call]:
         return [call for call in self.calls if call.taps is not None]
@@ -77,12 +80,11 @@ def recording(
     """Record a forward pass of ``model``; ``sites`` maps ``id(layer)`` to the layer's rule, ``watch`` is the tape's."""
     record = Recording()
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-    stack: list[keras.Layer] = []
     with contextlib.ExitStack() as shadows:
         for generator in seed_generators(model):
             shadows.enter_context(instance_attribute(generator, "next", _counted(generator.next, record)))
         for layer in all_layers(model):
-            wrapper = _recorded(layer, layer.call, sites.get(id(layer)), watch, record, stack, graph)
+            wrapper = _recorded(layer, layer.call, sites.get(id(layer)), watch, record, graph)
             shadows.enter_context(instance_attribute(layer, "call", wrapper))
             if layer.activity_regularizer is not None:
                 postponed = _postponed(layer.activity_regularizer, record)
@@ -108,12 +110,12 @@ def _postponed(regularizer: Callable, record: Recording) -> Callable:
     return regularize
 
 
-def _recorded(layer, original, rule, watch, record, stack, graph) -> Callable:
+def _recorded(layer, original, rule, watch, record, graph) -> Callable:
     def call(*args, **kwargs):
         here = tf.executing_eagerly() if graph is None else tf.compat.v1.get_default_graph() is graph
-        entry = Call(layer, args, kwargs, tuple(stack), here)
+        entry = Call(layer, args, kwargs, tuple(record.running), here)
         draws = record.draws
-        stack.append(layer)
+        record.running.append(layer)
         try:
             if rule is not None and here:
                 found = rule.tap(layer, original, watch, args, kwargs)
@@ -121,7 +123,7 @@ def _recorded(layer, original, rule, watch, record, stack, graph) -> Callable:
             else:
                 entry.output = original(*args, **kwargs)
         finally:
-            stack.pop()
+            record.running.pop()
         entry.drew_random_numbers = record.draws > draws
         record.calls.append(entry)
         return entry.output

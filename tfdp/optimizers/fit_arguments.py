@@ -94,6 +94,11 @@ def check_types(model: keras.Model, record_spec: tuple) -> None:
     _check_numbers("sample_weight", sample_weight)
     inputs, given = keras.tree.flatten(getattr(model, "inputs", None) or []), tf.nest.flatten(x)
     for expected, spec in zip(inputs, given, strict=True) if len(inputs) == len(given) else ():
+        if spec is None:
+            raise ValueError(
+                f"x for the optional input {expected.name!r} is None, which private training can't leave out. Train a model without that "
+                f"input, or give it an array."
+            )
         if not keras.backend.is_keras_tensor(expected) or expected.dtype not in ("string", spec.dtype.name):
             _check_numbers(f"x (for the input {expected.name!r})", spec)
     if model._compile_loss is None or type(model).compute_loss is not keras.Model.compute_loss:

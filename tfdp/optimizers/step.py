@@ -86,11 +86,29 @@ class PrivateStep:
             unit = mechanism.unit_of_release(self.expected_lot_size)
             released = denoised(optimizer.denoise, released, noise, unit, ellipsoid)
         variables = model.trainable_variables
-        gradients = _with_regularizers(released, variables)
+        gradients = self._with_regularizers(released, variables)
         gradients = [tf.cast(g, v.dtype) for g, v in zip(gradients, variables, strict=True)]
         optimizer.release(gradients, variables, state)
         if not optimizer.private_logs:
             optimizer.count_not_finite(not_finite)
+
+    def _penalties(self, variables) -> list[tf.Tensor]:
+        """Of weights with a regulariser, as often as the model's ``compute_loss`` counts it."""
+        watched = [v for v in variables if v.regularizer is not None]
+        return [tf.cast(v.regularizer(v), tf.float32) * self.plan.penalties.get(id(v), 1.0) for v in watched]
+
+    def _with_regularizers(self, gradients, variables):
+        """Weight regularisers depend on weights alone: their gradient needs neither clip nor noise."""
+        watched = [v for v in variables if v.regularizer is not None]
+        if not watched:
+            return gradients
+        with tf.GradientTape() as tape:
+            penalty = tf.add_n(self._penalties(variables))
+        found = iter(tape.gradient(penalty, differentiable(watched), unconnected_gradients="zero"))
+        return [
+            g if v.regularizer is None else g + tf.cast(next(found), tf.float32)
+            for g, v in zip(gradients, variables, strict=True)
+        ]
 
     def _sums(self, record, present, ellipsoid) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Clipped gradients of the lot, summed, physical batch by physical batch."""
@@ -152,8 +170,8 @@ class PrivateStep:
         """Keras's metrics over the records of the lot alone. They are not private."""
         model = self.model
         count = tf.reduce_sum(tf.cast(present, tf.float32))
-        regularizers = _regularizers(model.trainable_variables)
-        model._loss_tracker.update_state(loss + (tf.add_n(regularizers) if regularizers else 0.0), sample_weight=count)
+        penalties = self._penalties(model.trainable_variables)
+        model._loss_tracker.update_state(loss + (tf.add_n(penalties) if penalties else 0.0), sample_weight=count)
         if model._compile_loss is not None:
             for tracker, values in zip(model._compile_loss.metrics, outputs, strict=False):
                 tracker.update_state(tf.boolean_mask(values, present))
@@ -204,21 +222,3 @@ def _not_empty(record, present):
         return tf.cond(empty, lambda: filled(t), lambda: tf.identity(t))
 
     return map_tensors(one_row_at_least, record), one_row_at_least(present)
-
-
-def _regularizers(variables) -> list[tf.Tensor]:
-    return [tf.cast(v.regularizer(v), tf.float32) for v in variables if v.regularizer is not None]
-
-
-def _with_regularizers(gradients, variables):
-    """Weight regularisers depend on weights alone: their gradient needs neither clip nor noise."""
-    watched = [v for v in variables if v.regularizer is not None]
-    if not watched:
-        return gradients
-    with tf.GradientTape() as tape:
-        penalty = tf.add_n(_regularizers(variables))
-    found = iter(tape.gradient(penalty, differentiable(watched), unconnected_gradients="zero"))
-    return [
-        g if v.regularizer is None else g + tf.cast(next(found), tf.float32)
-        for g, v in zip(gradients, variables, strict=True)
-    ]

@@ -69,19 +69,13 @@ def _step(layer):
 def _applies(layer: keras.layers.RNN) -> bool:
     """Masks of dropout are drawn inside the loop; a state kept between lots would mix them."""
     cell = layer.cell
-    return (
-        _step(layer) is not None
-        and not cell.dropout
-        and not cell.recurrent_dropout
-        and not layer.stateful
-        and not layer.zero_output_for_mask
-    )
+    return _step(layer) is not None and not cell.dropout and not cell.recurrent_dropout and not layer.stateful
 
 
 def at_gates(layer, call, watch, args, kwargs) -> Tapped:
-    """Taps ``x_t W``; keeps ``h_t`` of every step, in the order of processing."""
+    """Taps ``x_t W``; keeps ``h_{t-1}`` of every step, in the order of processing."""
     cell, step = layer.cell, _step(layer)
-    arguments = dict(zip(("sequences", "initial_state"), args, strict=False)) | kwargs
+    arguments = dict(zip(("sequences", "initial_state", "mask", "training"), args, strict=False)) | kwargs
     x = arguments.pop("sequences")
     kernel = tf.cast(cell.kernel, x.dtype)
     projected = tf.matmul(x, kernel)
@@ -93,15 +87,42 @@ def at_gates(layer, call, watch, args, kwargs) -> Tapped:
     with contextlib.ExitStack() as shadows:
         shadows.enter_context(instance_attribute(cell, "call", on_projected))
         shadows.enter_context(instance_attribute(layer, "return_sequences", True))
+        shadows.enter_context(instance_attribute(layer, "zero_output_for_mask", False))  # what is put out is the state
         output = call(projected, **arguments)
     hidden, *states = output if isinstance(output, tuple | list) else [output]
-    first = hidden if layer.return_sequences else hidden[:, -1]
-    initial = arguments.get("initial_state")
-    start = tf.zeros_like(hidden[:, :1])
-    if initial is not None:
-        start = tf.cast(keras.tree.flatten(initial)[0], hidden.dtype)[:, None]
-    before = tf.concat([start, hidden[:, :-1]], 1)
+    seen = _seen_steps(layer, arguments.get("mask"))
+    before = _before(hidden, arguments.get("initial_state"), seen)
+    put_out = hidden
+    if layer.zero_output_for_mask and seen is not None:
+        put_out = tf.where(seen, hidden, tf.zeros_like(hidden))
+    first = put_out if layer.return_sequences else put_out[:, -1]
     return Tapped((first, *states) if states else first, [projected], (x, before))
+
+
+def _seen_steps(layer, mask) -> tf.Tensor | None:
+    """``[B, T, 1]`` in the order of processing: which steps the layer does not pass over; None if it passes over none."""
+    mask = mask[0] if isinstance(mask, tuple | list) else mask
+    if mask is None:
+        return None
+    mask = tf.cast(mask, tf.bool)
+    mask = mask if len(mask.shape) == 3 else mask[..., None]
+    return mask[:, ::-1] if layer.go_backwards else mask
+
+
+def _before(hidden: tf.Tensor, initial_state, seen: tf.Tensor | None) -> tf.Tensor:
+    """The state that each step starts from: what the step before it put out.
+
+    A step that is passed over puts out what was put out last: nothing (zeros) while no step was seen yet, though the state is
+    the initial one.
+    """
+    start = tf.zeros_like(hidden[:, :1])
+    if initial_state is not None:
+        start = tf.cast(keras.tree.flatten(initial_state)[0], hidden.dtype)[:, None]
+    before = tf.concat([start, hidden[:, :-1]], 1)
+    if initial_state is None or seen is None:
+        return before
+    begun = tf.cumsum(tf.cast(seen, tf.int32), 1, exclusive=True) > 0
+    return tf.where(begun, before, start)
 
 
 def _seen(call, d):
