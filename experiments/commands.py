@@ -13,8 +13,8 @@ from typing import Any
 
 from experiments import arguments, audit, best, papers
 from experiments.folder_lock import InUse, alone_in
-from experiments.run_folder import RunFolder
-from experiments.settings import RunSettings
+from experiments.run_folder import RunFolder, as_written
+from experiments.settings import RunSettings, check_effect
 
 _START = """
   python train.py                                       one private run on embedded digits, with its report
@@ -119,6 +119,7 @@ def _argument(text: str) -> tuple[str, Any]:
 
 def _run(options: argparse.Namespace) -> None:
     own = {name: getattr(options, name) for name in ("epsilon", "noise_multiplier", "seed")}
+    check_effect(options.method, _given(options))
     settings = RunSettings.of(**_given(options), method=options.method, **own)
     folder = RunFolder(options.folder / (options.name or settings.name))
     folder.check(settings)
@@ -190,11 +191,13 @@ def _report(options: argparse.Namespace) -> None:
     folder = RunFolder(options.directory)
     of_many = found.folders_in(folder.path)
     for one in of_many:
-        found.read(one).write(one)
+        with as_written(one):
+            found.read(one).write(one)
     if not of_many:
         if folder.begun and not folder.finished:
             raise ValueError(f"{folder.path} holds a run that is not finished. Go on with it: {folder.command}")
-        run_report.write(folder)
+        with as_written(folder.path):
+            run_report.write(folder)
     for one in of_many or [folder.path]:
         print(f"The report is {one / 'report.html'}.")
 

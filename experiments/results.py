@@ -34,15 +34,10 @@ def runs_of(file: Path) -> list[dict[str, Any]]:
     return found
 
 
-def lines_of(file: Path) -> list[Any]:
-    """All whole lines."""
-    return [line for _, line in _numbered(file)]
-
-
 def _numbered(file: Path) -> Iterator[tuple[int, Any]]:
     if not file.exists():
         return
-    for number, line in enumerate(file.read_text().splitlines(), 1):
+    for number, line in enumerate(file.read_text(errors="replace").splitlines(), 1):
         with contextlib.suppress(ValueError):
             yield number, json.loads(line)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,19 @@ class RunFolder:
         _write_text(self.path / STATEMENT, statement.to_json())
         _write_text(self.path / "statement.txt", f"{statement}\n")
         _write(self.path / RESULT, {name: value for name, value in record.items() if name != "statement"})
+
+
+@contextlib.contextmanager
+def as_written(folder: Path) -> Iterator[None]:
+    """What is read in here was written by train.py: where it can't be used, it was changed since."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+        if str(folder) in str(error):
+            raise
+        raise ValueError(
+            f"{folder} does not hold what train.py wrote there ({type(error).__name__}: {error}). Delete it and run it again."
+        ) from error
 
 
 def read_json(file: Path, names: Iterable[str]) -> dict[str, Any]:

@@ -92,6 +92,24 @@ class RunSettings:
         return "-".join([self.dataset, self.method, *amount, f"seed{self.seed}", digits])
 
 
+def without_effect(method: str) -> tuple[str, ...]:
+    """Settings that mean nothing to a method."""
+    how = METHODS[method]
+    if how.where == ORDINARY:
+        return ("clip", "delta", "max_physical_batch")
+    if how.where == RECORDS:
+        return ("clip", "max_physical_batch") if how.published else ("max_physical_batch",)
+    return ()
+
+
+def check_effect(method: str, given: dict[str, Any]) -> None:
+    """Raises a ValueError if something was given that means nothing to the method (a sweep says it to several)."""
+    one_of("method", method, METHODS)
+    for name in without_effect(method):
+        if given.get(name) is not None:
+            raise ValueError(f"{name} has no effect with {method}: leave it out.")
+
+
 def check(settings: RunSettings) -> None:
     """Raises a ValueError that says what is allowed."""
     one_of("dataset", settings.dataset, TASKS)

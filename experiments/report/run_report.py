@@ -14,6 +14,7 @@ from experiments.report import figures, page
 from experiments.report.figures import Line, Panel
 from experiments.report.page import Html
 from experiments.run_folder import RunFolder
+from experiments.settings import without_effect
 from tfdp.accounting import Ledger, Tradeoff, gdp_tradeoff, tradeoff
 from tfdp.accounting.claims import FEATURES, MEMBERSHIP, RECORD, rounded_up
 from tfdp.report.claims import INFORMATION
@@ -181,8 +182,13 @@ def _epsilon(value: float | str) -> str:
 
 
 def _said(settings: dict[str, Any]) -> list[tuple[str, str]]:
-    """Without what was left out, or switched off."""
-    return [(name, _shown(value)) for name, value in settings.items() if value not in (None, {}) and value is not False]
+    """Without what was left out, switched off, or means nothing to the method."""
+    silent = without_effect(settings["method"])
+    return [
+        (name, _shown(value))
+        for name, value in settings.items()
+        if value not in (None, {}) and value is not False and name not in silent
+    ]
 
 
 def _shown(value: Any) -> str:

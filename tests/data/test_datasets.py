@@ -95,7 +95,10 @@ def test_a_file_becomes_what_networks_take(name, tmp_path):
         (lambda a: a.update(y_test=a["y_test"] + 1), "whole numbers from 0 to 9"),
         (lambda a: a.update(y_test=a["y_test"] + 0.5), "whole numbers from 0 to 9"),
         (lambda a: a.update(x_test=np.full((10, 28, 28), np.nan)), "not finite"),
-        (lambda a: a.update(x_test=a["x_test"][:0], y_test=a["y_test"][:0]), "one label for each of 0 records"),
+        (lambda a: a.update(x_test=a["x_test"][:0], y_test=a["y_test"][:0]), "there are no records"),
+        (lambda a: a.update(x_train=a["x_train"] / 255.0), "pixels must be numbers from 0 to 255, not from 0 to 1"),
+        (lambda a: a.update(x_train=a["x_train"] * 1j), "x must hold real numbers, not complex128"),
+        (lambda a: a.update(y_train=a["y_train"].astype(str)), "y must hold real numbers, not <U"),
         (lambda a: a.update(x_test=np.array([{}] * 10)), "can't be read"),
     ],
 )
@@ -105,6 +108,13 @@ def test_files_that_hold_something_else_are_refused(change, message, tmp_path):
     np.savez(tmp_path / "mnist.npz", **stored)
     with pytest.raises(ValueError, match=message):
         tfdp.data.load("mnist", tmp_path)
+
+
+def test_numbers_of_words_are_whole(tmp_path):
+    stored = arrays_of("imdb")
+    np.savez(tmp_path / "imdb.npz", **{**stored, "x_train": stored["x_train"] + 0.5})
+    with pytest.raises(ValueError, match="x must hold whole numbers"):
+        tfdp.data.load("imdb", tmp_path)
 
 
 def test_parts_of_different_widths_are_refused(tmp_path):
@@ -128,8 +138,9 @@ def test_what_is_nowhere_is_asked_for(tmp_path):
         tfdp.data.load("adult", tmp_path)
 
 
-def test_a_broken_file_is_said_to_be_one(tmp_path):
-    (tmp_path / "mnist.npz").write_bytes(b"PK\x03\x04 and nothing more")
+@pytest.mark.parametrize("content", [b"PK\x03\x04 and nothing more", b""])
+def test_a_broken_file_is_said_to_be_one(content, tmp_path):
+    (tmp_path / "mnist.npz").write_bytes(content)
     with pytest.raises(ValueError, match="can't be read"):
         tfdp.data.load("mnist", tmp_path)
 

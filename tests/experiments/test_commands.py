@@ -1,6 +1,7 @@
 """The command line: help, and errors before anything is created."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -105,3 +106,20 @@ def test_a_folder_with_other_files_is_not_touched(tmp_path):
     code, printed = call("run", "--folder", tmp_path, "--name", "mine")
     assert code == 2 and "holds files that are not of a run" in printed
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize(
+    ("file", "change"),
+    [
+        ("result.json", {"history": 3}),
+        ("result.json", {"settings": None}),
+        ("statement.json", {"claims": None}),
+        ("statement.json", {"claims": [{}]}),
+    ],
+)
+def test_a_report_of_what_someone_changed_names_the_folder(run, file, change, tmp_path):
+    folder = shutil.copytree(run[1], tmp_path / "changed")
+    content = json.loads((folder / file).read_text()) | change
+    (folder / file).write_text(json.dumps(content))
+    code, printed = call("report", folder)
+    assert code == 2 and f"{folder} does not hold what train.py wrote there" in printed

@@ -7,7 +7,7 @@ import pytest
 
 import tfdp
 from experiments.methods import METHODS, NOISES, noise, optimizer_of
-from experiments.settings import RunSettings
+from experiments.settings import RunSettings, check_effect
 from experiments.tasks import NETWORKS, TASKS
 
 
@@ -128,3 +128,18 @@ def test_a_target_is_given_to_the_optimizer_where_no_noise_is():
 
 def test_methods_without_privacy_have_plain_optimizers():
     assert type(optimizer_of(RunSettings.of("digits", "no-privacy-sgd", momentum=0.9))).__module__.startswith("keras.")
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "name"),
+    [
+        ("no-privacy-sgd", {"clip": 1.0}, "clip"),
+        ("no-privacy-adam", {"delta": 1e-5}, "delta"),
+        ("data-perturbation-published", {"clip": 1.0}, "clip"),
+        ("input-perturbation", {"max_physical_batch": 8}, "max_physical_batch"),
+    ],
+)
+def test_what_means_nothing_to_a_method_is_refused_where_one_run_is_told(method, given, name):
+    with pytest.raises(ValueError, match=f"{name} has no effect with {method}"):
+        check_effect(method, given)
+    check_effect("noisy-sgd", given)

@@ -13,7 +13,7 @@ import pytest
 import tfdp
 from benchmarks.faults import X, Y, counting_model, steps_in_the_weights
 from experiments import training
-from experiments.results import add_line, lines_of
+from experiments.results import add_line, runs_of
 from experiments.run_folder import RunFolder
 from experiments.settings import RunSettings
 from tests.experiments.conftest import TINY, call
@@ -133,11 +133,12 @@ def test_torn_lines_of_a_history_are_dropped_before_the_next_is_written(tmp_path
 
 def test_a_line_of_results_that_found_no_room_does_not_spoil_the_next(tmp_path):
     file = tmp_path / "runs.jsonl"
-    add_line(file, {"score": 1})
+    first, last = {"run": [1], "score": 1}, {"run": [3], "score": 3}
+    add_line(file, first)
     with room_for(30), pytest.raises(OSError):
-        add_line(file, {"score": list(range(50))})
-    add_line(file, {"score": 3})
-    assert lines_of(file) == [{"score": 1}, {"score": 3}]
+        add_line(file, {"run": [2], "score": list(range(50))})
+    add_line(file, last)
+    assert runs_of(file) == [first, last]
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs posix_fallocate")

@@ -47,6 +47,17 @@ def test_a_layer_is_served_by_its_familys_rule(name):
     assert served[-1].endswith(": dense")
 
 
+def test_a_rule_that_does_not_run_is_replaced_alone():
+    """No rule of products knows a diagonal: that layer runs example by example, the others keep their rules."""
+    diagonal = L.EinsumDense("abb,bc->ac", output_shape=2)
+    model = keras.Sequential([keras.Input((4, 3)), L.Conv1D(4, 1), L.Dense(4), diagonal, L.Dense(1)])
+    model.compile(optimizer="sgd", loss="mse")
+    random = np.random.default_rng(0)
+    lots = PoissonBatches(random.normal(size=(8, 4, 3)), random.normal(size=(8, 1)), batch_size=4)
+    served = [line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(8)).describe()]
+    assert served == ["convolution", "dense", "universal rule (xla)", "dense"]
+
+
 @pytest.mark.parametrize(
     ("factor", "allowance", "kept"),
     [(1.0, 1.008, True), (1.0, 1.03, False), (1.003, 1.0, False), (0.997, 1.0, False), (0.995, 1.006, False)],

@@ -156,7 +156,7 @@ def _read(file: Path) -> dict[str, np.ndarray]:
         with np.load(file, allow_pickle=False) as stored:
             missing = [array for array in _ARRAYS if array not in stored]
             found = {} if missing else {array: stored[array] for array in _ARRAYS}
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"{file} can't be read as an .npz file of arrays: {error}") from error
     if missing:
         raise ValueError(f"{file} has no {', '.join(missing)}: it must hold {', '.join(_ARRAYS)}.")
@@ -181,7 +181,12 @@ def _check(where: str, known: Known, x: np.ndarray, y: np.ndarray) -> None:
     ):
         shape = ", ".join("n" if size is None else str(size) for size in known.x_shape)
         raise ValueError(f"{where}: x must have the shape [records, {shape}], not {list(x.shape)}.")
-    if y.shape != x.shape[:1] or not len(y):
+    if not len(x):
+        raise ValueError(f"{where}: there are no records.")
+    for name, array in (("x", x), ("y", y)):
+        if array.dtype.kind not in "buif":
+            raise ValueError(f"{where}: {name} must hold real numbers, not {array.dtype}.")
+    if y.shape != x.shape[:1]:
         raise ValueError(
             f"{where}: y must hold one label for each of {len(x)} records, but has the shape {list(y.shape)}."
         )
@@ -189,6 +194,12 @@ def _check(where: str, known: Known, x: np.ndarray, y: np.ndarray) -> None:
     whole = np.asarray(y, np.float64)
     if not (np.all(whole == np.round(whole)) and known.first_class <= whole.min() and whole.max() <= last):
         raise ValueError(f"{where}: labels must be whole numbers from {known.first_class} to {last}.")
+    if known.prepare is _pixels and x.dtype.kind == "f" and x.max() <= 1:
+        raise ValueError(
+            f"{where}: pixels must be numbers from 0 to 255, not from 0 to 1: they are divided by 255 here."
+        )
+    if known.below is not None and not np.all(x == np.round(x)):
+        raise ValueError(f"{where}: x must hold whole numbers.")
     if known.below is not None and (x.min() < 0 or np.any(x.max(axis=0) >= known.below)):
         raise ValueError(
             f"{where}: numbers in x must count from 0 and stay below {' and '.join(map(str, known.below))}."

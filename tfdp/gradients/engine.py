@@ -15,7 +15,7 @@ from tfdp.gradients.factored import SUMMATION, PerExampleGradient, total
 from tfdp.gradients.layer_tree import all_layers, flat_tensors
 from tfdp.gradients.losses import OwnLosses, losses_of_one_device
 from tfdp.gradients.plan import Plan
-from tfdp.gradients.recording import Recording, recording
+from tfdp.gradients.recording import Recording, by_the_rule_of, recording
 from tfdp.gradients.state import no_state_assigned
 
 FLOAT16_LOSS_SCALE = 1024.0
@@ -154,7 +154,9 @@ class Forward:
             if not reached:
                 continue  # the loss does not depend on this call
             wanted = {id(v) for v in self.plan.sites[id(call.layer)].variables}
-            for variable, gradient in self.rules[id(call.layer)].gradients(call.held_until(reached), d):
+            with by_the_rule_of(call.layer):
+                own = self.rules[id(call.layer)].gradients(call.held_until(reached), d)
+            for variable, gradient in own:
                 if id(variable) in wanted:
                     if id(call.layer) in self.plan.folded:
                         gradient = gradient.fold(self.batch)

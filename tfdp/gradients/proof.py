@@ -24,7 +24,8 @@ from tfdp.gradients.independence import Independence, MixesExamples
 from tfdp.gradients.losses import losses_of_one_device
 from tfdp.gradients.overridden_loss import overrides_the_loss, weighting
 from tfdp.gradients.per_example import MAP, XLA
-from tfdp.gradients.plan import Plan, first_plan, move_out, widen
+from tfdp.gradients.plan import Plan, Site, first_plan, move_out, widen
+from tfdp.gradients.recording import RuleFailed
 from tfdp.gradients.reuse import used_elsewhere
 from tfdp.gradients.state import StateAssigned
 from tfdp.gradients.trial import PinnedState, Trial, dense, unpacked, values
@@ -113,8 +114,11 @@ class _Coverage:
             single, first = probe(alone, 0), probe(lot, 0)
         except (StateAssigned, MixesExamples):
             raise
-        except Exception:
-            if not self._next_mode(plan):
+        except RuleFailed as failure:
+            site = plan.sites[id(failure.layer)]
+            return [] if self._next_mode([site]) else site.variables
+        except Exception:  # in the middle of a run: which site it was can't be told
+            if not self._next_mode(list(plan.sites.values())):
                 plan.whole = [XLA, MAP]
             return []
         if self._replays_random_numbers:  # it would draw others the second time
@@ -168,14 +172,14 @@ class _Coverage:
 
         return probe
 
-    def _next_mode(self, plan: Plan) -> bool:
-        """Another way for the universal sites; which of them failed can't be told from an exception."""
-        left = [site for site in plan.sites.values() if site.family is None and len(site.modes) > 1]
+    def _next_mode(self, sites: list[Site]) -> bool:
+        """Another way for sites of which one or all failed: of the universal ones first."""
+        left = [site for site in sites if site.family is None and len(site.modes) > 1]
         for site in left:
             site.modes = site.modes[1:]
         if left:
             return True
-        with_rule = [site for site in plan.sites.values() if site.family is not None]
+        with_rule = [site for site in sites if site.family is not None]
         for site in with_rule:  # a rule that does not run on this model: the universal rule of the same layer
             site.family, site.modes = None, [XLA, MAP]
         return bool(with_rule)

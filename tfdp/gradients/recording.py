@@ -17,6 +17,26 @@ import tensorflow as tf
 
 from tfdp.gradients.layer_tree import all_layers, instance_attribute, seed_generators
 from tfdp.gradients.rules.registry import Rule
+from tfdp.gradients.state import StateAssigned
+
+
+class RuleFailed(Exception):
+    """The rule of a site does not run on this model."""
+
+    def __init__(self, layer: keras.Layer):
+        super().__init__(f"the rule of {layer.name!r} failed")
+        self.layer = layer
+
+
+@contextlib.contextmanager
+def by_the_rule_of(layer: keras.Layer) -> Iterator[None]:
+    """What fails in here fails for this layer, unless an inner one has said so already."""
+    try:
+        yield
+    except (RuleFailed, StateAssigned):
+        raise
+    except Exception as error:
+        raise RuleFailed(layer) from error
 
 
 @dataclasses.dataclass
@@ -118,7 +138,8 @@ def _recorded(layer, original, rule, watch, record, graph) -> Callable:
         record.running.append(layer)
         try:
             if rule is not None and here:
-                found = rule.tap(layer, original, watch, args, kwargs)
+                with by_the_rule_of(layer):
+                    found = rule.tap(layer, original, watch, args, kwargs)
                 entry.output, entry.taps, entry.kept = found.output, found.taps, found.kept
             else:
                 entry.output = original(*args, **kwargs)
