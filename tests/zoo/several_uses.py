@@ -198,9 +198,8 @@ def row_of_a_table_read_for_one_token_only(draw):
             self.table, self.head = layers.Embedding(20, 4), layers.Dense(2)
 
         def call(self, tokens):
-            special = ops.expand_dims(tokens == 13, -1)
-            found = ops.where(special, self.table.embeddings[0] * 2.0, self.table(tokens))
-            return self.head(ops.mean(found, axis=1))
+            found, special = self.table(tokens), ops.expand_dims(tokens == 13, -1)
+            return self.head(ops.mean(ops.where(special, self.table.embeddings[0] * 2.0, found), axis=1))
 
     tokens = draw.labels(6, 5, classes=20).astype("int32")
     tokens[::2, 1] = 13
