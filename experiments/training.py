@@ -137,11 +137,11 @@ def _callbacks(settings: RunSettings, work: Path, tensorboard: bool) -> list[ker
     """Epsilon comes first, so that all logs show it; the checkpoint last, so that no epoch is missing in them."""
     found: list[keras.callbacks.Callback] = []
     if METHODS[settings.method].where == PRIVATE:
-        if settings.epsilon is not None and settings.noise_multiplier is not None:
+        # A target of the paper's own claim: with pruning nothing is proven, and no step would fit into what is.
+        claimed = settings.arguments.get("as_published") and settings.noise_multiplier is None
+        if settings.epsilon is not None and not claimed:
             found.append(tfdp.callbacks.BudgetStopping(settings.epsilon, settings.delta))
-        elif (
-            settings.noise_multiplier != 0
-        ):  # an epsilon alone is the optimizer's target: it finds the noise and keeps to it by itself
+        elif settings.noise_multiplier != 0:
             found.append(tfdp.callbacks.PrivacyLogger(settings.delta))
     found.append(keras.callbacks.CSVLogger(work / "history.csv", append=True))
     if tensorboard:

@@ -27,10 +27,16 @@ def squares(self, y, y_pred):
     return ops.mean(ops.square(y - y_pred))
 
 
+EXTRAS["weight regularisers"] = lambda: [*EXTRAS["weight regulariser"](), *EXTRAS["weight regulariser"]()]
+EXTRAS["both"] = lambda: [*EXTRAS["activity regulariser"](), *EXTRAS["weight regulariser"]()]
 LOSSES = {
     "left out": lambda self, x, y, y_pred, sample_weight, training: squares(self, y, y_pred),
     "a tenth": lambda self, x, y, y_pred, sample_weight, training: squares(self, y, y_pred) + 0.1 * sum(self.losses),
     "all": lambda self, x, y, y_pred, sample_weight, training: squares(self, y, y_pred) + sum(self.losses),
+    "their mean": lambda self, x, y, y_pred, sample_weight, training: (
+        squares(self, y, y_pred) + ops.mean(ops.stack(self.losses))
+    ),
+    "the first alone": lambda self, x, y, y_pred, sample_weight, training: squares(self, y, y_pred) + self.losses[0],
     "half of everything": lambda self, *given: 0.5 * keras.Model.compute_loss(self, *given),
 }
 
@@ -68,10 +74,19 @@ def test_without_clip_and_noise_a_step_is_that_of_keras(extra, loss):
     assert private_logged == pytest.approx(logged, rel=1e-4)
 
 
-def test_data_that_weigh_a_regulariser_are_refused(monkeypatch):
-    def weighed_by_data(self, x, y, y_pred, sample_weight, training):
-        return squares(self, y, y_pred) + ops.mean(ops.square(x)) * sum(self.losses)
+NO_FACTOR = {
+    "the data": lambda x, losses: ops.mean(ops.square(x)) * sum(losses),
+    "the weights, by a root": lambda x, losses: ops.sqrt(sum(losses)),
+    "the weights, by the largest": lambda x, losses: ops.max(ops.stack(losses)),
+    "the weights, by a norm": lambda x, losses: ops.sqrt(sum(loss * loss for loss in losses)),
+}
 
-    monkeypatch.setitem(LOSSES, "by data", weighed_by_data)
-    with pytest.raises(ValueError, match="lets the data decide how much the weights' regularisers count"):
-        trained("weight regulariser", "by data", tfdp.NoisySGD(1.0, l2_norm_clip=1.0, noise_multiplier=1.0))
+
+@pytest.mark.parametrize("name", NO_FACTOR)
+def test_regularisers_without_a_factor_of_their_own_are_refused(name, monkeypatch):
+    def loss(self, x, y, y_pred, sample_weight, training):
+        return squares(self, y, y_pred) + NO_FACTOR[name](x, self.losses)
+
+    monkeypatch.setitem(LOSSES, name, loss)
+    with pytest.raises(ValueError, match="decide how much the weights' regularisers count"):
+        trained("weight regularisers", name, tfdp.NoisySGD(1.0, l2_norm_clip=1.0, noise_multiplier=1.0))

@@ -204,3 +204,23 @@ def row_of_a_table_read_for_one_token_only(draw):
     tokens = draw.labels(6, 5, classes=20).astype("int32")
     tokens[::2, 1] = 13
     return Case(model=Substitutes, x=tokens, y=draw.reals(6, 2), compile=MSE)
+
+
+class LossReadsForLarge(keras.Model):
+    """The loss of a large record has the hidden layer's kernel in it once more."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden, self.head = layers.Dense(4, "tanh"), layers.Dense(2)
+
+    def call(self, x):
+        return self.head(self.hidden(x))
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        again = ops.where(x[:, :1] > 5.0, ops.matmul(x, self.hidden.kernel), 0.0)
+        return ops.mean(ops.square(y - y_pred)) + 0.1 * ops.mean(again)
+
+
+@case
+def kernel_read_by_the_loss_of_some_records_only(draw):
+    return Case(model=LossReadsForLarge, x=with_large_records(draw), y=draw.reals(6, 2), compile={"loss": None})

@@ -127,11 +127,16 @@ def _marked(tensor: tf.Tensor, name: str) -> bool:
     return getattr(tensor, name, None) is not None
 
 
+def overrides_the_loss(model: keras.Model) -> bool:
+    return type(model).compute_loss is not keras.Model.compute_loss
+
+
 @contextlib.contextmanager
 def without_weight_regularizers(model: keras.Model) -> Iterator[None]:
-    """``model.losses`` without the part that doesn't depend on data."""
+    """``model.losses`` without the part that doesn't depend on data; zeros stand in it for who may count what there is."""
     regularized = [v for v in model.trainable_variables if v.regularizer is not None]
-    with attributes(regularized, "regularizer", [None] * len(regularized)):
+    zeros = [lambda _, dtype=v.dtype: tf.zeros([], dtype) for v in regularized]
+    with attributes(regularized, "regularizer", zeros if overrides_the_loss(model) else [None] * len(regularized)):
         yield
 
 
@@ -179,11 +184,13 @@ class OwnLosses:
     def __init__(self, model: keras.Model, record: Recording, x, y, y_pred, sample_weight, alone: bool = False):
         self.batch = tf.shape(flat_tensors(x)[0])[0]
         self.added = [tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in added_losses(model)]
-        self.added_by = [layer.name for layer in all_layers(model) for _ in layer._losses]
+        adding = [(layer, len(layer._losses)) for layer in all_layers(model) if layer._losses]
+        self.added_by = [layer.name for layer, count in adding for _ in range(count)]
+        self._adding = adding if overrides_the_loss(model) else []
         model._clear_losses()
         self.reduces_by_itself, self._alone = False, alone
         self.outputs: list[tf.Tensor] = []
-        with without_weight_regularizers(model):
+        with without_weight_regularizers(model), self._added_at_zero():
             self.main = tf.cast(self._main(model, x, y, y_pred, sample_weight), tf.float32)
         self.activity = tf.zeros([self.batch])
         self.activity_of_the_lot: list[tuple[tf.Tensor, tf.Tensor]] = []  # of regularisers of the user's own
@@ -196,7 +203,7 @@ class OwnLosses:
     def _main(self, model, x, y, y_pred, sample_weight) -> tf.Tensor:
         compile_loss = model._compile_loss
         arguments = (x, y, y_pred, sample_weight)
-        if type(model).compute_loss is not keras.Model.compute_loss:
+        if overrides_the_loss(model):
             self.reduces_by_itself = True
             with metrics_at_rest(model):
                 own = own_values(lambda parts, _: model._compute_loss(*parts, training=True), arguments)
@@ -218,8 +225,20 @@ class OwnLosses:
         compile_loss = model._compile_loss and shallow_copy(model._compile_loss)
         if compile_loss is not None:
             compile_loss._metrics = [Tracker() for _ in compile_loss._metrics]
-        with without_weight_regularizers(model), instance_attribute(model, "_compile_loss", compile_loss):
+        shadows = (without_weight_regularizers(model), self._added_at_zero())
+        with shadows[0], shadows[1], instance_attribute(model, "_compile_loss", compile_loss):
             return tf.cast(model._compute_loss(x, y, y_pred, sample_weight, training=True), tf.float32)
+
+    @contextlib.contextmanager
+    def _added_at_zero(self) -> Iterator[None]:
+        """``model.losses`` has zeros where layers added losses, for a ``compute_loss`` that may count them."""
+        try:
+            for layer, count in self._adding:
+                layer._losses[:] = [tf.zeros([]) for _ in range(count)]
+            yield
+        finally:
+            for layer, _ in self._adding:
+                layer._losses.clear()
 
     def objective(self, shares: list[str]) -> tf.Tensor:
         """``sum_i L_i``. A loss added for the whole lot is the examples' ``"mean"`` or their ``"sum"``."""

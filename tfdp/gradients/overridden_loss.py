@@ -4,7 +4,6 @@
 or weighs them, is asked here what each of them counts: the derivative of what it says of an example by itself.
 """
 
-import keras
 import numpy as np
 import tensorflow as tf
 
@@ -13,26 +12,24 @@ from tfdp.gradients.losses import metrics_at_rest
 from tfdp.gradients.state import no_state_assigned
 from tfdp.gradients.trial import Trial, unpacked
 
-_LEVELS = (1.0, 3.0)  # what a weight's regulariser is said to be: a weighting that depends on it is none
-
-
-def overrides_the_loss(model: keras.Model) -> bool:
-    return type(model).compute_loss is not keras.Model.compute_loss
+_DRAWS = 3  # of what each weight's regulariser is said to be: a factor is the same for all of them
 
 
 def weighting(trial: Trial) -> tuple[bool, dict[int, float]]:
     """Whether every loss that depends on data counts once, and how often each weight's regulariser does, by ``id(weight)``.
 
     Raises:
-        ValueError: how often a weight's regulariser counts depends on the data.
+        ValueError: how often a weight's regulariser counts depends on the data, or on what the regularisers say.
     """
     model = trial.model
     regularized = [v for v in model.trainable_variables if v.regularizer is not None]
+    levels = np.random.default_rng(7).uniform(0.5, 5.0, (_DRAWS, len(regularized)))
 
     @trial.function
-    def weights(record, level):
+    def weights(record, draw):
         x, y, sample_weight = unpacked(record)
-        penalties = [tf.identity(tf.cast(level, v.dtype)) for v in regularized]
+        said = tf.constant(levels, tf.float32)[draw]
+        penalties = [tf.cast(said[i], v.dtype) for i, v in enumerate(regularized)]
         constant = [lambda _, penalty=penalty: penalty for penalty in penalties]
         with no_state_assigned(model), metrics_at_rest(model), tf.GradientTape() as tape:
             y_pred = model(x, training=True)
@@ -45,13 +42,15 @@ def weighting(trial: Trial) -> tuple[bool, dict[int, float]]:
         found = [tf.cast(tf.reshape(weight, [-1]), tf.float32) for weight in found]
         return tf.concat([tf.zeros([0]), *found[: len(added)]], 0), tf.concat([tf.zeros([0]), *found[len(added) :]], 0)
 
-    first, second = trial.records.alone(0), trial.records.alone(1)
-    found = [trial.run(weights, lot, int(level)) for lot in (first, second) for level in _LEVELS]
+    lots = trial.records.alone(0), trial.records.alone(1)
+    found = [trial.run(weights, lot, draw) for lot in lots for draw in range(_DRAWS)]
+    with trial.state.other_weights():
+        found.append(trial.run(weights, lots[0], 0))
     as_keras = all(np.allclose(added, 1.0, rtol=1e-4) for added, _ in found)
     own = [penalties for _, penalties in found]
     if not all(np.allclose(penalties, own[0], rtol=1e-4, atol=1e-6) for penalties in own):
         raise ValueError(
-            f"compute_loss of the model {model.name!r} lets the data decide how much the weights' regularisers count. Nothing that depends on "
-            f"data may move weights without clip and noise: add self.losses to the loss with fixed factors."
+            f"compute_loss of the model {model.name!r} lets the data, the weights or a variable decide how much the weights' regularisers "
+            f"count. Nothing that depends on data may move weights without clip and noise: add self.losses to the loss with fixed factors."
         )
     return as_keras, {id(v): float(weight) for v, weight in zip(regularized, own[0], strict=True)}

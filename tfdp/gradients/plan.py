@@ -86,30 +86,33 @@ def holders(plan: Plan, variable: keras.Variable) -> list[Site]:
 def widen(plan: Plan, model: keras.Model, variable: keras.Variable, calls: list[Call]) -> bool:
     """Move one weight to the next wider site. False when the model itself could not cover it."""
     held = holders(plan, variable)
-    if len(held) == 1 and held[0].layer is model and held[0].family is None:
+    if len(held) == 1 and held[0].family is not None:
+        _move(plan, variable, held, held[0].layer)
+        return True
+    return move_out(plan, model, variable, calls)
+
+
+def move_out(plan: Plan, model: keras.Model, variable: keras.Variable, calls: list[Call]) -> bool:
+    """Move one weight to a site around the layers that hold it now. False when there is none."""
+    held = holders(plan, variable)
+    if len(held) == 1 and held[0].layer is model:
         return False
+    _move(plan, variable, held, _enclosing([site.layer for site in held], model, calls))
+    return True
+
+
+def _move(plan: Plan, variable: keras.Variable, held: list[Site], target: keras.Layer) -> None:
+    """To the universal rule of a layer."""
     for site in held:
         site.variables = [v for v in site.variables if v is not variable]
         if not site.variables:
             del plan.sites[id(site.layer)]
-    same_layer = len(held) == 1 and held[0].family is not None
-    target = held[0].layer if same_layer else _enclosing([site.layer for site in held], model, calls)
     existing = plan.sites.get(id(target))
     if existing is not None and existing.family is None:
         existing.variables = [*existing.variables, variable]
     else:
         moved = [variable] if existing is None else [*existing.variables, variable]
         plan.sites[id(target)] = Site(target, moved, None, modes_for(target))
-    return True
-
-
-def move_out(plan: Plan, model: keras.Model, variable: keras.Variable, calls: list[Call]) -> bool:
-    """Move one weight to a site around the layers that hold it now. False when there is none."""
-    inside = {id(site.layer) for site in holders(plan, variable)}
-    while any(id(site.layer) in inside for site in holders(plan, variable)):
-        if not widen(plan, model, variable, calls):
-            return False
-    return True
 
 
 def _enclosing(layers: list[keras.Layer], model: keras.Model, calls: list[Call]) -> keras.Layer:

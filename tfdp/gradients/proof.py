@@ -21,8 +21,8 @@ import tensorflow as tf
 from tfdp.gradients.engine import Forward, lot_gradients
 from tfdp.gradients.forms import without_allowances
 from tfdp.gradients.independence import Independence, MixesExamples
-from tfdp.gradients.losses import losses_of_one_device
-from tfdp.gradients.overridden_loss import overrides_the_loss, weighting
+from tfdp.gradients.losses import losses_of_one_device, overrides_the_loss
+from tfdp.gradients.overridden_loss import weighting
 from tfdp.gradients.per_example import MAP, XLA
 from tfdp.gradients.plan import Plan, Site, first_plan, move_out, widen
 from tfdp.gradients.recording import RuleFailed
@@ -88,8 +88,8 @@ class _Coverage:
             as_keras, plan.penalties = weighting(self.trial)
             plan.whole = [] if as_keras else [XLA, MAP]
         if not plan.whole:
-            for variable, uses in used_elsewhere(self.trial, plan, calls):
-                if not move_out(plan, self.trial.model, variable, calls + uses):
+            for use in used_elsewhere(self.trial, plan, calls):
+                if use.in_loss or not move_out(plan, self.trial.model, use.variable, calls + use.calls):
                     plan.whole = [XLA, MAP]
         for _ in range(MOST_ATTEMPTS):
             if plan.whole:
@@ -114,9 +114,9 @@ class _Coverage:
             single, first = probe(alone, 0), probe(lot, 0)
         except (StateAssigned, MixesExamples):
             raise
-        except RuleFailed as failure:
+        except RuleFailed as failure:  # no attempt of those that are counted: there are only so many rules to replace
             site = plan.sites[id(failure.layer)]
-            return [] if self._next_mode([site]) else site.variables
+            return self._attempt(plan) if self._next_mode([site]) else site.variables
         except Exception:  # in the middle of a run: which site it was can't be told
             if not self._next_mode(list(plan.sites.values())):
                 plan.whole = [XLA, MAP]

@@ -1,75 +1,141 @@
-"""Weights that are used where the layer that owns them can't be watched: read by others, or by a call inside a loop.
+"""Weights that are used where the layer that owns them can't be watched: read by others, by the loss, or by a call inside a loop.
 
 Such a use may show on real records alone (behind a branch, a mask, a token), and made-up ones would not betray it. It is
 found where the model is traced, whatever the data.
 """
 
 import contextlib
+import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import keras
 import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
 from tfdp.gradients.layer_tree import components
+from tfdp.gradients.losses import OwnLosses
 from tfdp.gradients.plan import Plan, holders
-from tfdp.gradients.recording import Call, Recording, recording
+from tfdp.gradients.recording import Call, recording
 from tfdp.gradients.trial import Trial, unpacked
 
+_VARIABLE = resource_variable_ops.BaseResourceVariable
 _READS = ("_read_variable_op", "sparse_read", "gather_nd")
 
 
-def used_elsewhere(trial: Trial, plan: Plan, calls: list[Call]) -> list[tuple[keras.Variable, list[Call]]]:
-    """Weights with the uses of them that their sites don't see."""
-    found = {}
+@dataclasses.dataclass
+class Use:
+    """A weight, and where it is used beside its sites: calls, or the loss (none of them)."""
+
+    variable: keras.Variable
+    calls: list[Call] = dataclasses.field(default_factory=list)
+    in_loss: bool = False
+
+
+def used_elsewhere(trial: Trial, plan: Plan, calls: list[Call]) -> list[Use]:
+    """The weights with uses that their sites don't see."""
+    found: dict[int, Use] = {}
     for site in plan.sites.values():
         own = [call for call in calls if call.layer is site.layer]
         hidden = [call for call in own if not call.in_step_graph]
         if hidden and len(hidden) < len(own):  # where all are hidden, the proof finds no gradient at all
-            found |= {id(v): (v, hidden) for v in site.variables}
-    for variable, call in _reads_by_others(trial, plan):
-        found.setdefault(id(variable), (variable, []))[1].append(call)
+            found |= {id(v): Use(v, hidden) for v in site.variables}
+    for read in _reads_by_others(trial, plan):
+        use = found.setdefault(id(read.variable), Use(read.variable))
+        if read.running:
+            owner = holders(plan, read.variable)[0].layer
+            use.calls.append(Call(owner, (), {}, read.running, in_step_graph=False))
+        else:
+            use.in_loss = True
     return list(found.values())
 
 
-def _reads_by_others(trial: Trial, plan: Plan) -> list[tuple[keras.Variable, Call]]:
-    found = []
+@dataclasses.dataclass
+class _Read:
+    """A read of a weight, while these layers were running, outermost first."""
+
+    variable: keras.Variable
+    running: tuple[keras.Layer, ...]
+    value: tf.Tensor
+
+
+def _reads_by_others(trial: Trial, plan: Plan) -> list[_Read]:
+    """Those that the loss depends on, of weights whose own layer was not running."""
+    model, found = trial.model, []
 
     @trial.function
     def forward(record, _):
-        with recording(trial.model, {}) as seen, _reads(trial.model, lambda v: noted(v, seen)):
-            trial.model(unpacked(record)[0], training=True)
-        return tf.constant(0)
+        x, y, sample_weight = unpacked(record)
+        with tf.GradientTape() as tape, recording(model, {}) as seen:
 
-    def noted(variable: keras.Variable, seen: Recording) -> None:
-        owners = [site.layer for site in holders(plan, variable)]
-        if owners and not any(layer is owner for layer in seen.running for owner in owners):
-            found.append((variable, Call(owners[0], (), {}, tuple(seen.running), in_step_graph=False)))
+            def note(variable: keras.Variable, value: tf.Tensor) -> None:
+                owners = [site.layer for site in holders(plan, variable)]
+                if owners and not any(layer is owner for layer in seen.running for owner in owners):
+                    tape.watch(value)
+                    found.append(_Read(variable, tuple(seen.running), value))
+
+            with _noted_reads(model, note):
+                y_pred = model(x, training=True)
+                losses = OwnLosses(model, seen, x, y, y_pred, sample_weight, plan.alone)
+            objective = losses.objective(["mean"] * len(losses.added))
+        here = tf.compat.v1.get_default_graph()
+        outer = [
+            read for read in found if read.value.graph is here
+        ]  # a read in a loop can't be asked about from outside
+        gradients = tape.gradient(objective, [read.value for read in outer])
+        idle = [id(read) for read, gradient in zip(outer, gradients, strict=True) if gradient is None]
+        found[:] = [read for read in found if id(read) not in idle]
+        return objective
 
     forward.get_concrete_function()
     return found
 
 
+@dataclasses.dataclass(eq=False)
+class _Watcher:
+    """Hears of the reads of a model's trainable weights in its own thread."""
+
+    model: dataclasses.InitVar[keras.Model]
+    note: object
+    weights: dict[int, keras.Variable] = dataclasses.field(init=False)
+    thread: int = dataclasses.field(default_factory=threading.get_ident)
+
+    def __post_init__(self, model: keras.Model) -> None:
+        self.weights = {id(part): v for v in model.trainable_variables for part in (v.value, *components(v.value))}
+
+    def hear(self, variable: tf.Variable, value: tf.Tensor) -> None:
+        if threading.get_ident() == self.thread and id(variable) in self.weights:
+            self.note(self.weights[id(variable)], value)
+
+
+_lock, _watchers, _originals = threading.Lock(), [], {}
+
+
 @contextlib.contextmanager
-def _reads(model: keras.Model, note: Callable[[keras.Variable], None]) -> Iterator[None]:
-    """Tells of every read of a trainable weight in this thread."""
-    weights = {id(part): v for v in model.trainable_variables for part in (v.value, *components(v.value))}
-    thread, family = threading.get_ident(), resource_variable_ops.BaseResourceVariable
-    originals = {name: getattr(family, name) for name in _READS}
-
-    def told(original):
-        def read(self, *args, **kwargs):
-            if id(self) in weights and threading.get_ident() == thread:
-                note(weights[id(self)])
-            return original(self, *args, **kwargs)
-
-        return read
-
+def _noted_reads(model: keras.Model, note) -> Iterator[None]:
+    """TensorFlow's variable class tells of reads while anyone listens; who leaves last puts its methods back."""
+    watcher = _Watcher(model, note)
+    with _lock:
+        if not _watchers:
+            _originals.update({name: getattr(_VARIABLE, name) for name in _READS})
+            for name, original in _originals.items():
+                setattr(_VARIABLE, name, _telling(original))
+        _watchers.append(watcher)
     try:
-        for name, original in originals.items():
-            setattr(family, name, told(original))
         yield
     finally:
-        for name, original in originals.items():
-            setattr(family, name, original)
+        with _lock:
+            _watchers.remove(watcher)
+            if not _watchers:
+                for name, original in _originals.items():
+                    setattr(_VARIABLE, name, original)
+
+
+def _telling(original):
+    def read(self, *args, **kwargs):
+        value = original(self, *args, **kwargs)
+        for watcher in tuple(_watchers):
+            watcher.hear(self, value)
+        return value
+
+    return read

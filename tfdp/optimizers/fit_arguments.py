@@ -8,6 +8,7 @@ from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
 
 from tfdp.accounting import checks
 from tfdp.data import DeclaredDataset, PoissonBatches
+from tfdp.gradients.losses import overrides_the_loss
 
 KERAS_BATCH_SIZE = 32
 
@@ -101,7 +102,7 @@ def check_types(model: keras.Model, record_spec: tuple) -> None:
             )
         if not keras.backend.is_keras_tensor(expected) or expected.dtype not in ("string", spec.dtype.name):
             _check_numbers(f"x (for the input {expected.name!r})", spec)
-    if model._compile_loss is None or type(model).compute_loss is not keras.Model.compute_loss:
+    if model._compile_loss is None or overrides_the_loss(model):
         return
     _check_numbers("y", y)
     if y is None:

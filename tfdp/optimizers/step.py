@@ -9,6 +9,7 @@ import tensorflow as tf
 from tfdp.gradients import Plan, lot_gradients
 from tfdp.gradients.compilation import compiling
 from tfdp.gradients.layer_tree import differentiable, map_tensors
+from tfdp.gradients.losses import overrides_the_loss
 from tfdp.mechanisms import GaussianMechanism, denoised
 from tfdp.mechanisms.gaussian import if_any
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
@@ -34,7 +35,7 @@ class PrivateStep:
     def masks_all_it_shows(self) -> bool:
         """Whether padding can't be seen in metrics. In a loss of the whole lot (``add_loss``, a ``compute_loss`` of the
         user's own) rows can't be told apart."""
-        return not self.plan.shares and type(self.model).compute_loss is keras.Model.compute_loss
+        return not self.plan.shares and not overrides_the_loss(self.model)
 
     def freeze(self) -> bool:
         """From now on the optimizer's mechanism as it is now. Returns whether that is another one than before.

@@ -1,0 +1,64 @@
+"""Uses of a weight beside its own layer's: what counts as one, and that TensorFlow's variable class is left as it was."""
+
+import keras
+import numpy as np
+import pytest
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+
+from tfdp.data import PoissonBatches
+from tfdp.gradients import prove, reuse
+
+L, ops = keras.layers, keras.ops
+METHODS = ("_read_variable_op", "sparse_read", "gather_nd")
+
+
+class Reads(keras.Model):
+    def __init__(self, use):
+        super().__init__()
+        self.hidden, self.head, self.use = L.Dense(4, "tanh"), L.Dense(1), use
+
+    def call(self, x):
+        h = self.hidden(x)
+        return self.head(h + self.use(self.hidden.kernel, x))
+
+
+def served(use) -> list[str]:
+    model = Reads(use)
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(8, 3)).astype("f4"), random.normal(size=(8, 1)).astype("f4")
+    model(x)
+    model.compile(optimizer="sgd", loss="mse")
+    lots = PoissonBatches(x, y, batch_size=4)
+    return sorted(line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(8)).describe())
+
+
+def test_a_weight_that_the_loss_does_not_depend_on_elsewhere_keeps_its_rule():
+    assert served(lambda kernel, x: ops.stop_gradient(ops.norm(kernel))) == ["dense", "dense"]
+
+
+def test_a_use_behind_data_that_are_never_made_up_moves_the_weight_alone():
+    """The bias of the layer stays with the layer's rule."""
+    found = served(lambda kernel, x: ops.where(x[:, :1] > 1e9, kernel[0], 0.0))
+    assert found == ["dense", "dense", "universal rule (xla)"]
+
+
+def originals() -> list:
+    return [getattr(BaseResourceVariable, name) for name in METHODS]
+
+
+def test_who_leaves_last_puts_the_methods_back():
+    model, before = keras.Sequential([keras.Input((3,)), L.Dense(1)]), originals()
+    first, second = (reuse._noted_reads(model, lambda variable, value: None) for _ in range(2))
+    first.__enter__(), second.__enter__()
+    assert originals() != before
+    first.__exit__(None, None, None)
+    assert originals() != before
+    second.__exit__(None, None, None)
+    assert originals() == before
+
+
+def test_they_are_put_back_where_tracing_fails():
+    before = originals()
+    with pytest.raises(ZeroDivisionError), reuse._noted_reads(keras.Sequential([keras.Input((3,))]), None):
+        raise ZeroDivisionError
+    assert originals() == before
