@@ -15,7 +15,7 @@ from tfdp.gradients.factored import SUMMATION, PerExampleGradient, total
 from tfdp.gradients.layer_tree import all_layers, flat_tensors
 from tfdp.gradients.losses import OwnLosses, losses_of_one_device
 from tfdp.gradients.plan import Plan
-from tfdp.gradients.recording import Recording, by_the_rule_of, recording
+from tfdp.gradients.recording import Recording, RuleFailed, by_the_rule_of, recording
 from tfdp.gradients.state import no_state_assigned
 
 FLOAT16_LOSS_SCALE = 1024.0
@@ -120,10 +120,13 @@ def lot_gradients(model: keras.Model, plan: Plan, x, y=None, sample_weight=None)
         from tfdp.gradients.whole import whole_model_gradients
 
         return whole_model_gradients(model, plan, x, y, sample_weight)
-    with tf.GradientTape() as tape:
-        forward = Forward(tape, model, plan, x, y, sample_weight)
-        objective = forward.objective()
-    return forward.book_keeping(objective)
+    try:
+        with tf.GradientTape() as tape:
+            forward = Forward(tape, model, plan, x, y, sample_weight)
+            objective = forward.objective()
+        return forward.book_keeping(objective)
+    except RuleFailed as failure:  # whose layer it was matters to the self-proof alone
+        raise failure.__cause__ from None
 
 
 class Forward:

@@ -17,8 +17,9 @@ PADDING = (0.0, -1.0)  # what stands for "nothing here" in many data sets
 def made_up_records(record_spec: Any, sample: Any, loss_is_finite: Callable[[Any], bool]) -> "Records":
     """Made-up records if the model gives them a finite loss, else real ones.
 
-    Numbers are drawn at random, with steps of zeros in some sequences; integers are 0 or 1, which every table of tokens and every set of classes has. Where the
-    model does not run on such (strings; labels that must start at 1), the real records in ``sample`` take their place.
+    Numbers are drawn at random, with steps of zeros in some sequences; integers are 0 or 1, which every table of tokens and
+    every set of classes has. Where the model does not run on such (strings; labels that must start at 1), the real records in
+    ``sample`` take their place.
     """
     rng = np.random.default_rng(20190)
     if not any(spec.dtype == tf.string for spec in keras.tree.flatten(record_spec)):

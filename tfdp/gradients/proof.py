@@ -108,19 +108,22 @@ class _Coverage:
 
     def _attempt(self, plan: Plan) -> list[keras.Variable] | None:
         """The weights that the plan does not cover, or None if it covers them all."""
-        try:
-            probe = self._probe(plan)
-            alone, lot = self.trial.records.coverage_lots()
-            single, first = probe(alone, 0), probe(lot, 0)
-        except (StateAssigned, MixesExamples):
-            raise
-        except RuleFailed as failure:  # no attempt of those that are counted: there are only so many rules to replace
-            site = plan.sites[id(failure.layer)]
-            return self._attempt(plan) if self._next_mode([site]) else site.variables
-        except Exception:  # in the middle of a run: which site it was can't be told
-            if not self._next_mode(list(plan.sites.values())):
-                plan.whole = [XLA, MAP]
-            return []
+        alone, lot = self.trial.records.coverage_lots()
+        while True:
+            try:
+                probe = self._probe(plan)
+                single, first = probe(alone, 0), probe(lot, 0)
+                break
+            except (StateAssigned, MixesExamples):
+                raise
+            except RuleFailed as failure:  # again, without counting: there are only so many rules to replace
+                site = plan.sites[id(failure.layer)]
+                if not self._next_mode([site]):
+                    return site.variables
+            except Exception:  # in the middle of a run: which site it was can't be told
+                if not self._next_mode(list(plan.sites.values())):
+                    plan.whole = [XLA, MAP]
+                return []
         if self._replays_random_numbers:  # it would draw others the second time
             plan.whole = [XLA, MAP]
             return []

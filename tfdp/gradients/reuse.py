@@ -7,7 +7,7 @@ found where the model is traced, whatever the data.
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import keras
 import tensorflow as tf
@@ -21,6 +21,7 @@ from tfdp.gradients.trial import Trial, unpacked
 
 _VARIABLE = resource_variable_ops.BaseResourceVariable
 _READS = ("_read_variable_op", "sparse_read", "gather_nd")
+Note = Callable[[keras.Variable, tf.Tensor], None]
 
 
 @dataclasses.dataclass
@@ -78,10 +79,10 @@ def _reads_by_others(trial: Trial, plan: Plan) -> list[_Read]:
                 y_pred = model(x, training=True)
                 losses = OwnLosses(model, seen, x, y, y_pred, sample_weight, plan.alone)
             objective = losses.objective(["mean"] * len(losses.added))
-        here = tf.compat.v1.get_default_graph()
-        outer = [
-            read for read in found if read.value.graph is here
-        ]  # a read in a loop can't be asked about from outside
+        here = (
+            tf.compat.v1.get_default_graph()
+        )  # a read in a loop, which has a graph of its own, can't be asked about from here
+        outer = [read for read in found if read.value.graph is here]
         gradients = tape.gradient(objective, [read.value for read in outer])
         idle = [id(read) for read, gradient in zip(outer, gradients, strict=True) if gradient is None]
         found[:] = [read for read in found if id(read) not in idle]
@@ -96,7 +97,7 @@ class _Watcher:
     """Hears of the reads of a model's trainable weights in its own thread."""
 
     model: dataclasses.InitVar[keras.Model]
-    note: object
+    note: Note
     weights: dict[int, keras.Variable] = dataclasses.field(init=False)
     thread: int = dataclasses.field(default_factory=threading.get_ident)
 
@@ -112,7 +113,7 @@ _lock, _watchers, _originals = threading.Lock(), [], {}
 
 
 @contextlib.contextmanager
-def _noted_reads(model: keras.Model, note) -> Iterator[None]:
+def _noted_reads(model: keras.Model, note: Note) -> Iterator[None]:
     """TensorFlow's variable class tells of reads while anyone listens; who leaves last puts its methods back."""
     watcher = _Watcher(model, note)
     with _lock:
