@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
+from tfdp.gradients.draws import drawing_from
 from tfdp.gradients.factored import SUMMATION, PerExampleGradient, total
 from tfdp.gradients.layer_tree import all_layers, flat_tensors
 from tfdp.gradients.losses import OwnLosses, losses_of_one_device
 from tfdp.gradients.plan import Plan
-from tfdp.gradients.recording import Recording, RuleFailed, by_the_rule_of, recording
+from tfdp.gradients.recording import RuleFailed, by_the_rule_of, recording
 from tfdp.gradients.state import no_state_assigned
 
 FLOAT16_LOSS_SCALE = 1024.0
@@ -104,7 +105,7 @@ class LotPass:
     gradients: LotGradients
     y_pred: Any
     losses: OwnLosses
-    record: Recording
+    seeds: list[tf.Variable]  # of Keras, that layers drew from
 
 
 def loss_scale(model: keras.Model) -> float:
@@ -114,15 +115,18 @@ def loss_scale(model: keras.Model) -> float:
 
 
 @losses_of_one_device()
-def lot_gradients(model: keras.Model, plan: Plan, x, y=None, sample_weight=None) -> LotPass:
-    """The gradients of a lot of at least one example."""
+def lot_gradients(model: keras.Model, plan: Plan, x, y=None, sample_weight=None, secret=None) -> LotPass:
+    """The gradients of a lot of at least one example.
+
+    Layers draw their random numbers from ``secret``, two whole numbers; without it from their own seeds, which anybody may know.
+    """
     if plan.whole:
         from tfdp.gradients.whole import whole_model_gradients
 
-        return whole_model_gradients(model, plan, x, y, sample_weight)
+        return whole_model_gradients(model, plan, x, y, sample_weight, secret)
     try:
         with tf.GradientTape() as tape:
-            forward = Forward(tape, model, plan, x, y, sample_weight)
+            forward = Forward(tape, model, plan, x, y, sample_weight, secret)
             objective = forward.objective()
         return forward.book_keeping(objective)
     except RuleFailed as failure:  # whose layer it was matters to the self-proof alone
@@ -132,15 +136,16 @@ def lot_gradients(model: keras.Model, plan: Plan, x, y=None, sample_weight=None)
 class Forward:
     """A recorded forward pass, run inside the caller's tape."""
 
-    def __init__(self, tape: tf.GradientTape, model: keras.Model, plan: Plan, x, y, sample_weight, training=True):
+    def __init__(self, tape: tf.GradientTape, model: keras.Model, plan: Plan, x, y, sample_weight, secret=None):
         self.tape, self.model, self.plan = tape, model, plan
         self.batch = tf.shape(flat_tensors(x)[0])[0]
         self.scale = loss_scale(model)
         self.rules = plan.rules(self.scale)
-        with no_state_assigned(model):
-            with recording(model, self.rules, tape.watch) as self.record:
-                self.y_pred = model(x, training=training)
+        with no_state_assigned(model) as watched, drawing_from(secret) as self.drawn:
+            with recording(model, self.rules, tape.watch, self.drawn) as self.record:
+                self.y_pred = model(x, training=True)
             self.losses = OwnLosses(model, self.record, x, y, self.y_pred, sample_weight, plan.alone)
+        self.seeds = watched.seeds
 
     def objective(self) -> tf.Tensor:
         return self.losses.objective(self.plan.shares) * self.scale
@@ -167,4 +172,4 @@ class Forward:
         variables = self.model.trainable_variables
         gradients = [total(parts[id(v)], v.shape) if id(v) in parts else None for v in variables]
         lot = LotGradients(gradients, variables, self.batch, self.scale)
-        return LotPass(lot, self.y_pred, self.losses, self.record)
+        return LotPass(lot, self.y_pred, self.losses, self.seeds)

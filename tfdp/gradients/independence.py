@@ -1,237 +1,320 @@
-"""Whether an example's own loss and gradient depend on the other examples of its lot.
+"""Whether anything that an example's gradient is made of depends on the other examples of its lot.
 
-If they do, one record moves more than its own clipped gradient, and no epsilon holds. An example is compared with itself
-alone and among others: ordinary ones, large ones, zeros, copies; in lots of other sizes; at other places; with other random
-numbers, where any are drawn; with every weight at another value. Only tapes are used here, no rules of the engine.
+If it does, one record moves more than its own clipped gradient, and no epsilon holds. Lots of made-up examples are run as a
+step runs them, and seen row by row (``gradients/rows.py``); a row must show the same
+
+* in another order, its random numbers moved along (``_orders``);
+* in lots of other sizes, and of the size that training will have (``_sizes``, ``_large_lots``);
+* in other company: large, padded, not finite, marked, all alike (``_companies``);
+* whatever the losses of the others count in the joint objective (``_scales``);
+* with other random numbers, and at other values of the weights.
+
+A row that shows something else is moved out of the layer where it was seen: rows there may be no examples (a layer may sort,
+dispatch or fold them). Where the example's own loss changes, or where nothing wider is left, the model is refused.
 """
 
-import itertools
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
-from tfdp.gradients.engine import Forward
-from tfdp.gradients.layer_tree import all_layers, flat_tensors, own_weight
-from tfdp.gradients.plan import Plan
-from tfdp.gradients.recording import Call, recording
-from tfdp.gradients.state import StateAssigned, refuse_assigning_ops
-from tfdp.gradients.trial import Trial, dense, total_norm, unpacked, values
+from tfdp.gradients.blame import (
+    MixesExamples,
+    Situation,
+    added_loss_message,
+    failure_message,
+    first_mixing_layer,
+    mixing_message,
+    regulariser_message,
+)
+from tfdp.gradients.losses import overrides_the_loss
+from tfdp.gradients.made_up import ROWS, in_order, larger_than, size_of
+from tfdp.gradients.per_example import MAP, XLA
+from tfdp.gradients.plan import Plan, move_out
+from tfdp.gradients.rounding import persisting
+from tfdp.gradients.rows import Sight, View
+from tfdp.gradients.state import KnownDraws, StateAssigned, check_model
+from tfdp.gradients.trial import Trial
 
 SAME_PLACE = 1e-5  # rounding where neither the size of the lot nor the place in it changes
-OTHER_DRAWS = 12
+KEPT = 3  # examples that stay in changing company
+OTHER_DRAWS = 3
+SCALES = (0.0, 1e4, -1e12)  # of the others' losses
 
-Place = tuple[Any, int]  # a lot, and a row of it
 
+class _Misplaced(Exception):
+    """Rows of these layers' calls are not the examples."""
 
-class MixesExamples(ValueError):
-    """An example's loss or gradient depends on the other examples of its lot."""
+    def __init__(self, layers: list[keras.Layer], mixing_layer: Callable[[], keras.Layer | None]):
+        super().__init__()
+        self.layers, self.mixing_layer = layers, mixing_layer
 
 
 class Independence:
-    """The check of one model."""
+    """The check of one model, at the lot size that it will be trained with."""
 
-    def __init__(self, trial: Trial):
-        self.trial = trial
+    def __init__(self, trial: Trial, lot_size: int):
+        self.trial, self.lot_size = trial, lot_size
+        self.misplaced: _Misplaced | None = None  # the last one
+        self._knows_the_integers = False
 
-    def check(self, plan: Plan) -> tuple[list[Call], list[str]]:
-        """Raises where examples meet. Returns the calls of the forward pass and the names of layers that add losses."""
-        seen: dict = {}
-        example = self._own_loss_and_gradient(plan, seen, training=True)
-        traced = example.get_concrete_function().graph
-        refuse_assigning_ops(self.trial.model, traced)
-        self.trial.state.also(traced.variables)
-        lot = self.trial.records.coverage_lots()[1]
-        if self.trial.run(example, lot)[3].shape[0] != self.trial.records.size(lot):
-            plan.alone = True  # a loss that flattens (B, T) to (B * T): it must be asked about each example alone
-            example = self._own_loss_and_gradient(plan, seen, training=True)
-        self._compare_sizes(example, seen)
-        self._compare_companies(example)
-        for round_number in range(1, OTHER_DRAWS + 1) if seen["draws"] else ():  # MixUp spares an example now and then
-            self._compare_companies(example, round_number)
-        # Random numbers belong to a place in the lot: what places do to an example shows only without them.
-        inference: dict = {}
-        drawless = self._own_loss_and_gradient(plan, inference, training=False) if seen["draws"] else example
-        self._compare_places(drawless, inference)
-        with self.trial.state.other_metrics():
-            self._refuse_metrics_that_are_read(example)
-        with self.trial.state.other_weights():  # what a weight that is 0 at the start hides shows at another value
-            self._compare_companies(example)
-        return seen["calls"], seen["added_by"]
+    def settle(self, plan: Plan) -> View:
+        """Raises where examples meet. Moves weights out of layers whose rows are not the examples."""
+        view = self._first_view(plan)
+        if not self._knows_the_integers:
+            self.trial.state.also(view.graph.variables)
+            self.trial.records.learn(lambda lot: self._bears(view, lot), self._ends())
+            self._knows_the_integers = True
+        while True:
+            try:
+                self._compare(view)
+                return view
+            except _Misplaced as misplaced:
+                self.misplaced = misplaced
+                self._move_out(plan, view, misplaced.layers)
+                view = self._view(plan)
+            finally:
+                self.trial.round_number = 0
 
-    def _own_loss_and_gradient(self, plan: Plan, seen: dict, training: bool):
-        """A function of a lot and a place in it."""
+    def misplaced_message(self) -> str:
+        """Where a row was last seen to be no example, said as mixing."""
+        return mixing_message(self.trial.model, self.misplaced.mixing_layer())
 
-        @self.trial.function
-        def example(record, row):
-            x, y, sample_weight = unpacked(record)
-            with tf.GradientTape() as tape:
-                bare = Plan({}, shares=plan.shares, alone=plan.alone)
-                forward = Forward(tape, self.trial.model, bare, x, y, sample_weight, training=training)
-                losses = forward.losses
-                own = losses.main[row] + losses.activity[row]
-            plan.shares = ["mean"] * len(losses.added)
-            seen.update(added_by=losses.added_by, draws=forward.record.draws, alone=losses.reduces_by_itself)
-            seen["calls"] = forward.record.calls
-            arguments = (x, y, forward.y_pred, sample_weight)
-            of_the_lot = (
-                losses.of_the_lot(self.trial.model, *arguments) if losses.reduces_by_itself else losses.main[:1]
-            )
-            return (
-                own,
-                dense(tape.gradient(own, values(self.trial.model)), self.trial.model),
-                of_the_lot,
-                losses.main,
-                losses.activity_of_the_lot,
-            )
+    def _move_out(self, plan: Plan, view: View, layers: list[keras.Layer]) -> None:
+        for layer in layers:
+            site = plan.sites.get(id(layer))
+            for variable in [] if site is None else site.variables:
+                if not move_out(plan, self.trial.model, variable, view.calls):
+                    plan.sites, plan.whole = {}, [XLA, MAP]
+                    return
 
-        return example
+    # Views.
 
-    def _compare_sizes(self, example, seen: dict) -> None:
-        """The first example alone and in lots of several sizes: dropout draws the same numbers for the first."""
-        for lots in self.trial.records.lots_of_one_among_others():
-            alone = self.trial.run(example, lots[0])
-            cleared: list = []  # the same units are at their kinks whatever the company
-            for number, lot in enumerate(lots[1:]):
-                among, pair = self.trial.run(example, lot), ((lots[0], 0), (lot, 0))
-                same = self._same(alone, among, self.trial.tolerance)
-                if not same and not any(self._same(earlier, among, SAME_PLACE) for earlier in cleared):
-                    self._refuse_more_than_rounding(example, pair, alone, among, self.trial.tolerance)
-                    cleared.append(among)
-                ordinary = number < 3  # the others are large, or all zeros, which may be padding to the model
-                if seen["alone"] and ordinary and not self._adds_up(among[2], among[3]):
-                    raise MixesExamples(self._loss_message())
-                if ordinary and not all(self._adds_up(whole, own) for whole, own in among[4]):
-                    raise MixesExamples(
-                        f"An activity regulariser of the model {self.trial.model.name!r} mixes examples: it is neither the mean nor "
-                        f"the sum over the lot of what it says of each example alone."
-                    )
+    def _first_view(self, plan: Plan) -> View:
+        view = self._view(plan)
+        try:
+            if len(view(self.trial.records.base).own) == ROWS:
+                return view
+        except Exception as error:
+            if plan.alone:
+                raise self._failure(error, "a lot of ordinary examples") from None
+        plan.alone = True  # a loss that flattens (B, T) to (B * T): it must be asked about each example alone
+        return self._first_view(plan)
 
-    def _compare_companies(self, example, round_number: int = 0) -> None:
-        """Lots of one size: random numbers and rounding are those of the place, so nearly nothing may differ."""
-        self.trial.round_number = round_number
-        for place, lots in self.trial.records.lots_in_changing_company():
-            lots = lots if round_number == 0 else lots[:2]
-            one = self.trial.run(example, lots[0], place)
-            for lot in lots[1:]:
-                other, pair = self.trial.run(example, lot, place), ((lots[0], place), (lot, place))
-                if not self._same(one, other, SAME_PLACE):
-                    self._refuse_more_than_rounding(example, pair, one, other, SAME_PLACE)
-        self.trial.round_number = 0
+    def _view(self, plan: Plan) -> View:
+        view = View(self.trial, plan)
+        try:
+            graph = view.graph
+        except (StateAssigned, KnownDraws, MixesExamples):
+            raise
+        except Exception as error:
+            raise self._failure(error, "a lot of unknown size") from None
+        secret = next(tensor for tensor in graph.inputs if tensor.op.name == "secret")
+        check_model(self.trial.model, graph, secret)
+        return view
 
-    def _compare_places(self, example, seen: dict) -> None:
-        for (place, here), (elsewhere, there) in itertools.pairwise(self.trial.records.lots_in_changing_company()):
-            if place == 0:
-                one = self.trial.run(example, here[0], place)
-                other = self.trial.run(example, there[0], elsewhere)
-                if seen.get("draws"):
-                    return  # random in inference as well: nothing can be told
-                pair = ((here[0], place), (there[0], elsewhere))
-                if not self._same(one, other, self.trial.tolerance):
-                    self._refuse_more_than_rounding(example, pair, one, other, self.trial.tolerance)
+    def _bears(self, view: View, lot: Any) -> bool:
+        """Whether the model can be run on these examples, and each has a loss."""
+        try:
+            return bool(np.all(np.isfinite(view(lot).own)))
+        except Exception:
+            return False
 
-    def _refuse_metrics_that_are_read(self, example) -> None:
-        """A metric is an average over earlier records: a loss that depends on one carries them past clip and noise."""
-        alone = self.trial.records.coverage_lots()[0]
-        moved = self.trial.run(example, alone, metrics=False)
-        if not self._same(self.trial.run(example, alone), moved, SAME_PLACE):
-            raise StateAssigned(
-                f"The loss of the model {self.trial.model.name!r} depends on the state of a metric, an average over earlier records: "
-                f"data would reach the weights without clipping and noise. Let metrics be updated, never read, in training."
-            )
+    def _ends(self) -> set[int]:
+        """Where tables of tokens and sets of classes may end."""
+        found = set()
+        for layer in self.trial.model._flatten_layers():
+            sizes = (getattr(layer, name, None) for name in ("input_dim", "num_tokens", "vocabulary_size", "units"))
+            found |= {size - 1 for size in sizes if isinstance(size, int) and size > 2}
+        return found
 
-    def _same(self, alone, among, tolerance: float) -> bool:
-        """Others whose gradient is NaN (all their tokens masked, say) make a tape's gradient NaN: 0 * NaN."""
-        blind = not np.isfinite(total_norm(among[1])) and np.isfinite(among[0])
-        return self.trial.close([among[0]], [alone[0]], tolerance) and (
-            blind or self.trial.close(among[1], alone[1], tolerance)
+    def _failure(self, error: Exception, what: str) -> Exception:
+        return (
+            error
+            if isinstance(error, StateAssigned | KnownDraws | MixesExamples)
+            else MixesExamples(failure_message(self.trial, error, what))
         )
 
-    def _refuse_more_than_rounding(self, example, pair: tuple[Place, Place], one, other, tolerance: float) -> None:
-        """Two results that are not the same: their losses must be, and their gradients may differ at kinks alone."""
+    # Comparisons.
 
-        def gradients():
-            here, there = (self.trial.run(example, *place)[1] for place in pair)
-            return there, here
+    def _compare(self, view: View) -> None:
+        base = _Base(self, view)
+        if view.added_by:
+            self._find_shares(view)
+            base = _Base(self, view)
+        if overrides_the_loss(self.trial.model) or view.reduces_by_itself or base.sight.of_the_lot:
+            self._check_sums(view, base.sight)
+        self._orders(base)
+        self._sizes(base)
+        self._companies(base, unusual=True)
+        self._scales(base)
+        self._large_lots(base)
+        for self.trial.round_number in range(1, OTHER_DRAWS + 1) if view.draws else ():
+            drawn = _Base(self, view)  # MixUp spares an example now and then
+            self._orders(drawn)
+            self._companies(drawn, unusual=False, most=2)
+        self.trial.round_number = 0
+        with self.trial.state.other_weights():  # what a weight that is 0 at the start hides shows at another value
+            moved = _Base(self, view)
+            self._orders(moved)
+            self._companies(moved, unusual=False, most=5)
+            self._scales(moved)
 
-        if not self.trial.close([other[0]], [one[0]], tolerance) or self.trial.persisting(
-            gradients, self.trial.apart(other[1], one[1], tolerance), tolerance
+    def _orders(self, base: "_Base") -> None:
+        for seed in (1, 2):
+            order = np.random.default_rng(seed).permutation(ROWS)
+            base.compare(in_order(self.trial.records.base, order), order=order)
+
+    def _sizes(self, base: "_Base") -> None:
+        for size in (1, 3, 5):
+            sight = base.compare(self.trial.records.rows(range(size)), np.arange(size))
+            if size > 1:
+                self._check_sums(base.view, sight)
+
+    def _companies(self, base: "_Base", unusual: bool, most: int | None = None) -> None:
+        for company in list(self.trial.records.companies(KEPT))[:most]:
+            if company.ordinary or unusual:
+                base.compare(company.lot, np.arange(KEPT), company.name, must_run=company.ordinary)
+
+    def _scales(self, base: "_Base") -> None:
+        for scale in SCALES:
+            scales = np.full(ROWS, scale)
+            scales[:KEPT] = 1
+            base.compare(self.trial.records.base, np.arange(KEPT), scales=scales)
+
+    def _large_lots(self, base: "_Base") -> None:
+        """Of the expected size and of one over it: the base's examples anywhere among others, and among copies of one."""
+        records = self.trial.records
+        alike = records.rows([0])
+        for seed, (size, others) in enumerate(
+            ((self.lot_size, None), (self.lot_size, alike), (larger_than(self.lot_size), None))
         ):
-            raise MixesExamples(self._mixing_message(*pair, one, other))
+            size = max(size, ROWS + 1)
+            order = np.random.default_rng(seed).permutation(size)
+            base.compare(
+                in_order(records.among(size, others), order), order=order, what="a lot of the size of training's"
+            )
+
+    def _check_sums(self, view: View, sight: Sight) -> None:
+        """What makes one number of a lot must be the mean or the sum of what it says of each example alone."""
+        activities = sight.of_the_lot[:-1] if view.reduces_by_itself else sight.of_the_lot
+        for whole, own in activities:
+            if not self._adds_up(whole, own):
+                raise MixesExamples(regulariser_message(self.trial.model))
+        if view.reduces_by_itself and not self._adds_up(*sight.of_the_lot[-1]):
+            raise MixesExamples(mixing_message(self.trial.model, None))
 
     def _adds_up(self, of_the_lot: np.ndarray, own: np.ndarray) -> bool:
-        """A loss that makes one number of a lot must be the mean or the sum of what it says of each example alone."""
         found = [np.sum(of_the_lot)]
         return self.trial.close(found, [np.mean(own)]) or self.trial.close(found, [np.sum(own)])
 
-    def _mixing_message(self, one_place: Place, other_place: Place, one, other) -> str:
-        layer = self._first_mixing_layer(one_place, other_place)
-        if layer is None and self.trial.close([other[0]], [one[0]]):
-            # Nothing shows in a value yet (a gate at 0): the gradient of the layer's own weight betrays it.
-            moved = [
-                v
-                for v, a, b in zip(self.trial.model.trainable_variables, other[1], one[1], strict=True)
-                if not self.trial.close([a], [b])
-            ]
-            layer = next((part for v in moved for part in all_layers(self.trial.model) if own_weight(part, v)), None)
-        if layer is None:
-            return self._loss_message()
-        what = "The model" if layer is self.trial.model else "The layer"
-        return (
-            f"{what} {layer.name!r} ({type(layer).__name__}) mixes examples: its output for one example, or its gradient, changes "
-            f"with the other examples of the lot. One record would then move more than its own clipped gradient, and no "
-            f"privacy claim would hold. {_cure(layer)}"
-        )
-
-    def _first_mixing_layer(self, one_place: Place, other_place: Place) -> keras.Layer | None:
-        """The layer that gives one example another output though it was given the same input."""
-        seen_by: list[keras.Layer] = []
-        rounding = (
-            SAME_PLACE
-            if self.trial.records.size(one_place[0]) == self.trial.records.size(other_place[0])
-            else self.trial.tolerance
-        )
-
-        @self.trial.function
-        def calls_of(record, row):
-            x, _, _ = unpacked(record)
-            with recording(self.trial.model, {}) as seen:
-                self.trial.model(x, training=True)
-            inside = [call for call in seen.calls if call.in_step_graph]
-            seen_by[:] = [call.layer for call in inside]
-            return [(_rows_of((c.args, c.kwargs), row), _rows_of(c.output, row)) for c in inside]
-
-        first, among = (self.trial.run(calls_of, *place) for place in (one_place, other_place))
-        for layer, (inputs, outputs), (other_inputs, other_outputs) in zip(seen_by, first, among, strict=True):
-            if self._all_equal(inputs, other_inputs, rounding) and not self._all_equal(
-                outputs, other_outputs, rounding
-            ):
-                return layer
-        return None
-
-    def _loss_message(self) -> str:
-        return (
-            f"The loss of the model {self.trial.model.name!r} mixes examples: an example's own loss or gradient changes with the "
-            f"other examples of the lot though no layer's output does. Private training needs a loss that is a mean over "
-            f"examples, each term a function of one example."
-        )
-
-    def _all_equal(self, found, expected, rounding: float) -> bool:
-        return len(found) == len(expected) and all(
-            a.shape == b.shape and self.trial.close([a], [b], rounding) for a, b in zip(found, expected, strict=True)
-        )
+    def _find_shares(self, view: View) -> None:
+        """Whether losses added for the whole lot are the examples' mean or sum: found by trying, first all alike."""
+        count, plan = len(view.added_by), view.plan
+        candidates = [["mean"] * count, ["sum"] * count]
+        candidates += [["sum" if i == k else "mean" for i in range(count)] for k in range(count)]
+        candidates += [["mean" if i == k else "sum" for i in range(count)] for k in range(count)]
+        for plan.shares in candidates:
+            with contextlib.suppress(_Misplaced):
+                base = _Base(self, view)
+                self._sizes(base)
+                self._companies(base, unusual=True)
+                return
+        plan.shares = ["none"] * count
+        base = _Base(self, view)
+        self._sizes(base)  # rows that are not the examples, whatever is added
+        self._companies(base, unusual=True)
+        raise MixesExamples(added_loss_message(view.added_by))
 
 
-def _rows_of(structure, row: tf.Tensor) -> list[tf.Tensor]:
-    """What belongs to one example, as far as the first dimension tells."""
-    return [t[row] for t in flat_tensors(structure) if len(t.shape) and t.shape[0] is None]
+class _Base:
+    """The base's examples as they are seen now, to be compared with themselves elsewhere."""
 
+    def __init__(self, check: Independence, view: View):
+        self.check, self.view, self.trial = check, view, check.trial
+        self.sight = self._seen(self.trial.records.base, "a lot of ordinary examples")
 
-def _cure(layer: keras.Layer) -> str:
-    if isinstance(layer, keras.layers.BatchNormalization):
-        return (
-            "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it "
-            "(layer.trainable = False)."
-        )
-    return "Make it a function of one example: reduce over features or time, never over the first axis."
+    def compare(
+        self,
+        lot: Any,
+        rows: np.ndarray | None = None,
+        what: str = "other examples",
+        order: np.ndarray | None = None,
+        scales: np.ndarray | None = None,
+        must_run: bool = True,
+    ) -> Sight | None:
+        """Look at a lot in which ``rows`` of the base stand first, or in the places that ``order`` says.
+
+        Raises:
+            MixesExamples: an example's own loss is another one here.
+            _Misplaced: what a call was given for it, or gets back, is.
+        """
+        try:
+            sight = self._seen(lot, what, order, scales)
+        except MixesExamples:
+            if must_run:
+                raise
+            return None
+        places = np.flatnonzero(order < ROWS) if rows is None else rows
+        expected = order[places] if rows is None else rows
+        moved = order is not None or size_of(lot) != ROWS
+        tolerance = self.trial.tolerance if moved else SAME_PLACE
+        apart = self._apart(sight.rows(places), self.sight.rows(expected), tolerance)
+        if not apart:
+            return sight
+
+        def differences() -> list[np.ndarray]:
+            here = self.view(self.trial.records.base)
+            there = self.view(lot, order, scales)
+            found = self._differences(there.rows(places), here.rows(expected), tolerance, here)
+            return [found[number].ravel() for number in apart]
+
+        if 0 not in apart:
+            apart = [apart[i] for i in persisting(self.trial.state.nearby_weights, differences)]
+        if not apart:
+            return sight
+        worst = self._worst_row(sight.rows(places), self.sight.rows(expected), tolerance, apart)
+
+        def mixing_layer() -> keras.Layer | None:
+            return self._mixing_layer(lot, int(places[worst]), int(expected[worst]), order, scales, tolerance)
+
+        if 0 in apart:
+            raise MixesExamples(mixing_message(self.trial.model, mixing_layer()))
+        layers = {id(layer): layer for layer in (self.view.layers[number - 1] for number in apart)}
+        raise _Misplaced(list(layers.values()), mixing_layer)
+
+    def _seen(self, lot: Any, what: str, order=None, scales=None) -> Sight:
+        try:
+            return self.view(lot, order, scales)
+        except Exception as error:
+            raise self.check._failure(error, what) from None
+
+    def _apart(self, found: Sight, expected: Sight, tolerance: float) -> list[int]:
+        """The numbers of what differs: 0 is the own loss, then come the tensors."""
+        differences = self._differences(found, expected, tolerance, self.sight)
+        return [i for i, d in enumerate(differences) if not np.all(np.sqrt(np.mean(np.square(d), -1)) <= 1)]
+
+    def _differences(self, found: Sight, expected: Sight, tolerance: float, scale: Sight) -> list[np.ndarray]:
+        """In units of what is tolerated. Where the expected is not finite, nothing can be told."""
+        result = []
+        for a, b, whole in zip(found.values, expected.values, scale.values, strict=True):
+            sizes = np.abs(whole[np.isfinite(whole)])
+            unit = tolerance * (np.abs(b[:, :1]) + 1e-3 * (sizes.max() if sizes.size else 0.0)) + 1e-30
+            with np.errstate(all="ignore"):
+                difference = (np.float64(a) - np.float64(b)) / unit
+            difference = np.where(np.isfinite(a) | ~np.isfinite(b), difference, np.inf)
+            result.append(np.where(np.all(np.isfinite(b), -1, keepdims=True), difference, 0.0))
+        return result
+
+    def _worst_row(self, found: Sight, expected: Sight, tolerance: float, apart: list[int]) -> int:
+        differences = self._differences(found, expected, tolerance, self.sight)
+        return int(np.argmax(sum(np.sum(np.minimum(np.square(differences[n]), 1e30), -1) for n in apart)))
+
+    def _mixing_layer(self, lot, place: int, expected: int, order, scales, tolerance: float) -> keras.Layer | None:
+        size = size_of(lot)
+        order = np.arange(size) if order is None else order
+        scales = np.ones(size) if scales is None else scales
+        here = Situation(self.trial.records.base, expected, np.arange(ROWS), np.ones(ROWS))
+        return first_mixing_layer(self.trial, here, Situation(lot, place, order, scales), tolerance)

@@ -25,6 +25,7 @@ from tfdp.gradients.layer_tree import (
 )
 from tfdp.gradients.per_example import MAP, VECTORIZED, each_example
 from tfdp.gradients.recording import Recording
+from tfdp.gradients.shadows import shadowed
 
 _SUMS_OF_ELEMENTS = (keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2)
 _MATRIX_PRODUCTS = {"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"}
@@ -144,13 +145,8 @@ def without_weight_regularizers(model: keras.Model) -> Iterator[None]:
 def losses_of_one_device() -> Iterator[None]:
     """In a replica of a ``tf.distribute`` strategy Keras divides losses by the number of replicas, and means gradients to be
     summed. Gradients that are clipped must be those of the losses themselves."""
-    module = keras.src.losses.loss
-    scale = module.scale_loss_for_distribution
-    module.scale_loss_for_distribution = lambda value: value
-    try:
+    with shadowed(keras.src.losses.loss, "scale_loss_for_distribution", lambda original, value: value):
         yield
-    finally:
-        module.scale_loss_for_distribution = scale
 
 
 @contextlib.contextmanager
@@ -239,6 +235,10 @@ class OwnLosses:
         finally:
             for layer, _ in self._adding:
                 layer._losses.clear()
+
+    def own(self) -> tf.Tensor:
+        """Each example's own loss, but for losses added for the whole lot, ``[B]``."""
+        return self.main + self.activity
 
     def objective(self, shares: list[str]) -> tf.Tensor:
         """``sum_i L_i``. A loss added for the whole lot is the examples' ``"mean"`` or their ``"sum"``."""

@@ -1,6 +1,8 @@
-"""Made-up examples of a data set's shape, for the self-proof."""
+"""Made-up examples of a data set's shape, for the self-proof: ordinary ones, and company that brings out what mixes them."""
 
-from collections.abc import Callable, Iterator
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -8,26 +10,28 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.gradients.layer_tree import map_tensors
-from tfdp.gradients.state import StateAssigned
+from tfdp.gradients.state import KnownDraws, StateAssigned
 
-LARGE = 1e4
+ROWS = 8  # examples that every lot is made around
+LARGE = (1e4, -1e4)
 PADDING = (0.0, -1.0)  # what stands for "nothing here" in many data sets
+MARKS = (-100, -1, 255)  # what stands for "not counted" in many labels
+LARGE_LABEL, LARGE_WEIGHT = 1e6, 1e4
 
 
 def made_up_records(record_spec: Any, sample: Any, loss_is_finite: Callable[[Any], bool]) -> "Records":
     """Made-up records if the model gives them a finite loss, else real ones.
 
     Numbers are drawn at random, with steps of zeros in some sequences; integers are 0 or 1, which every table of tokens and
-    every set of classes has. Where the model does not run on such (strings; labels that must start at 1), the real records in
-    ``sample`` take their place.
+    every set of classes has, until ``Records.learn`` finds others. Where the model does not run on such (strings; labels that
+    must start at 1), the real records in ``sample`` take their place.
     """
-    rng = np.random.default_rng(20190)
     if not any(spec.dtype == tf.string for spec in keras.tree.flatten(record_spec)):
-        made_up = [_record(record_spec, rng, 8) for _ in range(2)]
+        records = Records(record_spec, sample)
         try:
-            if loss_is_finite(made_up[0]):
-                return Records(made_up, record_spec)
-        except StateAssigned:
+            if loss_is_finite(records.base):
+                return records
+        except (StateAssigned, KnownDraws):
             raise
         except Exception:
             if sample is None:
@@ -38,90 +42,203 @@ def made_up_records(record_spec: Any, sample: Any, loss_is_finite: Callable[[Any
             "per-example gradients can't be checked before the first step. Look for a logarithm, root or division that "
             "ordinary numbers break, and for NaN in the data."
         )
-    return Records([sample, keras.tree.map_structure(lambda a: a[::-1], sample)], record_spec, real=True)
+    return Records(record_spec, sample, real=True)
 
 
-def _record(spec: Any, rng: np.random.Generator, rows: int) -> Any:
-    return tuple(
-        keras.tree.map_structure(lambda s, part=part: _array(s, rng, rows, part), leaf)
-        for part, leaf in enumerate(spec)
-    )
+@dataclasses.dataclass(frozen=True)
+class Company:
+    """A lot in which the first examples are the base's and the others are like this.
 
+    ``ordinary`` company any model must bear; a model that can't be run in the company of infinite numbers or of marks that
+    it does not know is not wrong.
+    """
 
-def _array(spec: tf.TensorSpec, rng, rows: int, part: int) -> np.ndarray:
-    shape = [rows, *(3 if size is None else size for size in spec.shape[1:])]
-    dtype = spec.dtype.as_numpy_dtype
-    if spec.dtype.is_bool:
-        return rng.random(shape) < 0.5
-    if spec.dtype.is_integer:
-        values = rng.integers(0, 2, shape).astype(dtype)
-        if len(shape) > 1 and part == 0:
-            values[:, 0] = 1  # 0 is padding to many models, and an example of padding alone may have no defined loss
-        return values
-    if part == 0:
-        values = rng.normal(size=shape).astype(dtype)
-        if len(shape) == 3:  # a sequence: steps of zeros may be masked
-            values[1, 0], values[2, -1] = 0, 0
-        return values
-    return (rng.random(shape) + (0.5 if part == 2 else 0.0)).astype(dtype)
+    name: str
+    lot: Any
+    ordinary: bool = True
 
 
 class Records:
-    """Lots made of the same first example and other company."""
+    """Eight distinct examples, the base, and lots made around them."""
 
-    def __init__(self, draws: list[Any], record_spec: Any, real: bool = False):
-        self._draws = draws
-        self._spec = record_spec
-        self._real = real
+    def __init__(self, record_spec: Any, sample: Any = None, real: bool = False):
+        self._spec, self._sample, self.real = record_spec, sample, real
+        self._rng = np.random.default_rng(20190)
+        self._values: dict[int, list[int]] = {}  # that integers may have, by the number of their leaf
+        self.base = self._rows_of_sample(range(ROWS)) if real else self._drawn(ROWS)
 
-    def coverage_lots(self) -> tuple[Any, Any]:
-        """One example alone, and three."""
-        return self.alone(0), self._rows(self._draws[0], [0, 1, 2])
+    def learn(self, runs: Callable[[Any], bool], ends: Iterable[int]) -> None:
+        """Find which integers the model takes: marks, and the ``ends`` of its tables and classes. Draw the base anew of them.
 
-    def alone(self, row: int) -> Any:
-        """One example by itself."""
-        return self._rows(self._draws[0], [row])
+        A value is tried at every other place of some examples, the rest being ordinary.
+        """
+        if self.real:
+            return
+        for number, (part, spec) in enumerate(self._leaves()):
+            if spec is not None and spec.dtype.is_integer:
+                limits = spec.dtype.limits
+                candidates = {*MARKS, *ends, *self._largest_of_sample(number)}
+                found = [v for v in sorted(candidates) if limits[0] <= v <= limits[1] and runs(self._with(number, v))]
+                self._values[number] = found
+        if any(self._values.values()):
+            fresh = self._drawn(ROWS)
+            if runs(fresh):
+                self.base = fresh
+            else:
+                self._values = {}
 
-    def lots_of_one_among_others(self) -> Iterator[list[Any]]:
-        """The first lot is an example alone, the others are the same example among others."""
-        for this, other in (self._draws, self._draws[::-1]):
-            company = [self._rows(this, [0]), self._rows(this, [0, 1, 2]), self._rows(this, [0, 0, 0, 0])]
-            company.append(self._joined(this, other, [1, 2, 3, 4]))
-            if not self._real:
-                company.append(self._joined(this, other, [1, 2], LARGE))
-                company.append(self._joined(this, other, [3, 4, 5], -LARGE))
-                company += [self._joined(this, other, [1, 2, 3], 0, padding) for padding in PADDING]
-            yield company
+    # Lots.
 
-    def lots_in_changing_company(self) -> Iterator[tuple[int, list[Any]]]:
-        """Lots of one size with the same example at the same place (which is given), the others changing."""
-        for this, other in (self._draws, self._draws[::-1]):
-            companies = [self._rows(this, [1, 2, 3]), self._rows(other, [4, 5, 6]), self._rows(this, [0, 0, 0])]
-            if not self._real:
-                companies += [self._scaled(companies[1], factor) for factor in (LARGE, -LARGE)]
-                companies += [self._scaled(companies[1], 0, padding) for padding in PADDING]
-            for place in (0, 3):
-                yield place, [self._at(place, self._rows(this, [0]), company) for company in companies]
+    def rows(self, numbers: Iterable[int]) -> Any:
+        """These of the base's examples."""
+        return _take(self.base, list(numbers))
 
-    def _at(self, place: int, example: Any, company: Any) -> Any:
-        return keras.tree.map_structure(lambda e, c: tf.concat([c[:place], e, c[place:]], 0), example, company)
+    def among(self, count: int, others: Any | None = None) -> Any:
+        """The base and after it others, to a lot of that many; others drawn at random if none are given."""
+        rest = count - ROWS
+        if rest <= 0:
+            return self.rows(range(count))
+        if others is None:
+            others = self._rows_of_sample(range(rest)) if self.real else self._drawn(rest)
+        return _joined(self.base, _take(others, [row % size_of(others) for row in range(rest)]))
 
-    @staticmethod
-    def size(record: Any) -> int:
-        return keras.tree.flatten(record)[0].shape[0]
+    def companies(self, kept: int) -> Iterator[Company]:
+        """Lots of the base's size whose first ``kept`` examples are the base's."""
+        rest = ROWS - kept
+        yield Company(
+            "other examples", self._around(kept, self._rows_of_sample(range(rest)) if self.real else self._drawn(rest))
+        )
+        yield Company("copies of one example", self._around(kept, _take(self.base, [0] * rest)))
+        yield Company("the same in another order", self._around(kept, _take(self.base, [*range(kept + 1, ROWS), kept])))
+        if self.real:
+            return
+        others = self._drawn(rest)
+        for factor in LARGE:
+            yield Company("large features", self._around(kept, self._changed(others, 0, lambda a, f=factor: a * f)))
+        for value in PADDING:
+            yield Company(
+                "padding", self._around(kept, self._changed(others, 0, lambda a, v=value: np.full_like(a, v)))
+            )
+        if self._has_floats(1):
+            lot = self._around(kept, self._changed(others, 1, lambda a: a * LARGE_LABEL))
+            yield Company("large labels", lot, ordinary=False)
+        if self._has_floats(2):
+            for value in (0.0, LARGE_WEIGHT):
+                lot = self._around(kept, self._changed(others, 2, lambda a, v=value: np.full_like(a, v)))
+                yield Company("weights of all sizes", lot)
+        for value in (np.nan, np.inf):
+            lot = self._around(kept, self._changed(others, 0, lambda a, v=value: np.full_like(a, v)))
+            if self._has_floats(0):
+                yield Company("numbers that are not finite", lot, ordinary=False)
+        for number, found in self._values.items():
+            for value in found:
+                lot = self._around(kept, self._set(others, number, value))
+                yield Company("integers at the ends of their range", lot, ordinary=False)
 
-    def _rows(self, record, rows):
-        count = self.size(record)
-        return keras.tree.map_structure(lambda a: tf.convert_to_tensor(a[[r % count for r in rows]]), record)
+    def _around(self, kept: int, others: Any) -> Any:
+        return _joined(self.rows(range(kept)), others)
 
-    def _joined(self, first, others, rows, factor=1, shift=0):
-        others = self._scaled(self._rows(others, rows), factor, shift)
-        return keras.tree.map_structure(lambda a, b: tf.concat([a, b], 0), self._rows(first, [0]), others)
+    # Examples.
 
-    @staticmethod
-    def _scaled(record, factor, shift=0):
-        def scaled(a):
-            return a * tf.cast(factor, a.dtype) + tf.cast(shift, a.dtype) if a.dtype.is_floating else a
+    def _leaves(self) -> list[tuple[int, tf.TensorSpec]]:
+        """Each leaf of a record with the number of its part: features, labels, weights."""
+        return [(part, leaf) for part, structure in enumerate(self._spec) for leaf in keras.tree.flatten(structure)]
 
-        features, *rest = record
-        return (map_tensors(scaled, features), *rest)
+    def _drawn(self, rows: int) -> Any:
+        leaves = [self._array(number, part, spec, rows) for number, (part, spec) in enumerate(self._leaves())]
+        return keras.tree.pack_sequence_as(self._spec, leaves)
+
+    def _array(self, number: int, part: int, spec: tf.TensorSpec | None, rows: int) -> np.ndarray | None:
+        if spec is None:
+            return None
+        shape = [rows, *(3 if size is None else size for size in spec.shape[1:])]
+        dtype, rng = spec.dtype.as_numpy_dtype, self._rng
+        if spec.dtype.is_bool:
+            return rng.random(shape) < 0.5
+        if spec.dtype.is_integer:
+            return self._integers(number, part, shape, dtype)
+        if part == 0:
+            values = rng.normal(size=shape).astype(dtype)
+            values *= np.resize([1.0, 1.0, 1.0, 0.3, 3.0], rows).reshape([-1, *[1] * (len(shape) - 1)]).astype(dtype)
+            if len(shape) == 3 and rows > 2:  # a sequence: steps of zeros may be masked
+                values[1, 0], values[2, -1] = 0, 0
+            return values
+        return (rng.random(shape) + (0.5 if part == 2 else 0.0)).astype(dtype)
+
+    def _integers(self, number: int, part: int, shape: list[int], dtype) -> np.ndarray:
+        """Rows of 0 and 1; where others are known, every second row of the whole range, and every fourth with marks."""
+        rng, known = self._rng, self._values.get(number, [])
+        values = rng.integers(0, 2, shape)
+        if known:
+            ranged = rng.integers(0, max(1, *known) + 1, shape)
+            values[1::2] = ranged[1::2]
+            marks = [value for value in known if value < 0]
+            if marks:
+                marked = np.where(rng.random(shape) < 0.5, rng.choice(marks, shape), ranged)
+                values[3::4] = marked[3::4]
+        if len(shape) > 1 and part == 0:
+            values[:, 0] = 1  # 0 is padding to many models, and an example of padding alone may have no defined loss
+        return values.astype(dtype)
+
+    def _with(self, number: int, value: int) -> Any:
+        """The base, with this value at every other place of a leaf in every other example."""
+        leaves = list(keras.tree.flatten(self.base))
+        flat = leaves[number].copy().reshape([ROWS, -1])
+        flat[1::2, ::2] = value
+        leaves[number] = flat.reshape(leaves[number].shape)
+        return keras.tree.pack_sequence_as(self.base, leaves)
+
+    def _set(self, others: Any, number: int, value: int) -> Any:
+        leaves = list(keras.tree.flatten(others))
+        leaves[number] = np.full_like(leaves[number], value)
+        return keras.tree.pack_sequence_as(others, leaves)
+
+    def _changed(self, record: Any, part: int, change: Callable) -> Any:
+        """The floating-point leaves of one part of a record, changed."""
+        if part >= len(record):
+            return record
+        parts = list(record)
+        parts[part] = map_tensors(lambda a: change(a) if _is_floating(a) else a, parts[part])
+        return tuple(parts)
+
+    def _has_floats(self, part: int) -> bool:
+        return any(own == part and spec is not None and spec.dtype.is_floating for own, spec in self._leaves())
+
+    def _largest_of_sample(self, number: int) -> list[int]:
+        if self._sample is None:
+            return []
+        values = np.asarray(keras.tree.flatten(self._sample)[number])
+        return [int(values.max())] if values.size else []
+
+    def _rows_of_sample(self, numbers: Iterable[int]) -> Any:
+        """Real examples, over and over; backwards every second time."""
+        size = size_of(self._sample)
+        places = [n % size if (n // size) % 2 == 0 else size - 1 - n % size for n in numbers]
+        return _take(self._sample, places)
+
+
+def larger_than(size: int) -> int:
+    """A lot somewhat larger than expected: four standard deviations of its size."""
+    return size + math.ceil(4 * math.sqrt(size))
+
+
+def size_of(record: Any) -> int:
+    """How many examples a lot has."""
+    return next(len(leaf) for leaf in keras.tree.flatten(record) if leaf is not None)
+
+
+def in_order(record: Any, order: Iterable[int]) -> Any:
+    """The same lot in another order."""
+    return _take(record, list(order))
+
+
+def _take(record: Any, rows: list[int]) -> Any:
+    return map_tensors(lambda a: np.asarray(a)[rows], record)
+
+
+def _joined(first: Any, second: Any) -> Any:
+    return keras.tree.map_structure(lambda a, b: None if a is None else np.concatenate([a, b]), first, second)
+
+
+def _is_floating(array: np.ndarray) -> bool:
+    return tf.as_dtype(array.dtype).is_floating

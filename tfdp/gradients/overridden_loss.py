@@ -7,6 +7,7 @@ or weighs them, is asked here what each of them counts: the derivative of what i
 import numpy as np
 import tensorflow as tf
 
+from tfdp.gradients.draws import drawing_from
 from tfdp.gradients.layer_tree import added_losses, attributes
 from tfdp.gradients.losses import metrics_at_rest
 from tfdp.gradients.state import no_state_assigned
@@ -26,12 +27,13 @@ def weighting(trial: Trial) -> tuple[bool, dict[int, float]]:
     levels = np.random.default_rng(7).uniform(0.5, 5.0, (_DRAWS, len(regularized)))
 
     @trial.function
-    def weights(record, draw):
+    def weights(record, draw, secret):
         x, y, sample_weight = unpacked(record)
         said = tf.constant(levels, tf.float32)[draw]
         penalties = [tf.cast(said[i], v.dtype) for i, v in enumerate(regularized)]
         constant = [lambda _, penalty=penalty: penalty for penalty in penalties]
-        with no_state_assigned(model), metrics_at_rest(model), tf.GradientTape() as tape:
+        pinned = no_state_assigned(model), drawing_from(secret), metrics_at_rest(model)
+        with pinned[0], pinned[1], pinned[2], tf.GradientTape() as tape:
             y_pred = model(x, training=True)
             added = added_losses(model)
             tape.watch([*added, *penalties])
@@ -42,10 +44,10 @@ def weighting(trial: Trial) -> tuple[bool, dict[int, float]]:
         found = [tf.cast(tf.reshape(weight, [-1]), tf.float32) for weight in found]
         return tf.concat([tf.zeros([0]), *found[: len(added)]], 0), tf.concat([tf.zeros([0]), *found[len(added) :]], 0)
 
-    lots = trial.records.alone(0), trial.records.alone(1)
-    found = [trial.run(weights, lot, draw) for lot in lots for draw in range(_DRAWS)]
+    lots = trial.records.rows([0]), trial.records.rows([1])
+    found = [trial.run(weights, lot, draw, trial.secret) for lot in lots for draw in range(_DRAWS)]
     with trial.state.other_weights():
-        found.append(trial.run(weights, lots[0], 0))
+        found.append(trial.run(weights, lots[0], 0, trial.secret))
     as_keras = all(np.allclose(added, 1.0, rtol=1e-4) for added, _ in found)
     own = [penalties for _, penalties in found]
     if not all(np.allclose(penalties, own[0], rtol=1e-4, atol=1e-6) for penalties in own):

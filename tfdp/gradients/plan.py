@@ -45,6 +45,11 @@ class Plan:
     def rules(self, loss_scale: float) -> dict[int, Rule]:
         return {key: site.rule(loss_scale) for key, site in self.sites.items()}
 
+    @property
+    def taps(self) -> set[tuple[int, bool]]:
+        """Where the gradients of calls are taken: at which layers, and whether for the universal rule."""
+        return {(key, site.family is None) for key, site in self.sites.items()}
+
     def describe(self) -> list[str]:
         """One line a site, for people."""
         if self.whole:

@@ -1,8 +1,8 @@
 """The engine proves itself on the model at hand, before the first step.
 
-``prove`` runs a few made-up examples through the model and checks
+``prove`` runs made-up examples through the model and checks
 
-* independence (``gradients/independence.py``): no example's loss or gradient depends on the others;
+* independence (``gradients/independence.py``): nothing that an example's gradient is made of depends on the others;
 * coverage, here: the engine's gradient and norm of an example are, weight by weight, what ``tf.GradientTape`` says of that
   example's own loss. A weight that fails moves to a wider site of the plan (``gradients/plan.py``).
 
@@ -18,38 +18,47 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfdp.gradients.blame import MixesExamples, added_loss_message
+from tfdp.gradients.draws import SEED
 from tfdp.gradients.engine import Forward, lot_gradients
 from tfdp.gradients.forms import without_allowances
-from tfdp.gradients.independence import Independence, MixesExamples
+from tfdp.gradients.independence import KEPT, SCALES, Independence
 from tfdp.gradients.losses import losses_of_one_device, overrides_the_loss
+from tfdp.gradients.made_up import ROWS, in_order, size_of
 from tfdp.gradients.overridden_loss import weighting
 from tfdp.gradients.per_example import MAP, XLA
 from tfdp.gradients.plan import Plan, Site, first_plan, move_out, widen
 from tfdp.gradients.recording import RuleFailed
 from tfdp.gradients.reuse import used_elsewhere
-from tfdp.gradients.state import StateAssigned
+from tfdp.gradients.rows import View
+from tfdp.gradients.state import KnownDraws, StateAssigned
 from tfdp.gradients.trial import PinnedState, Trial, dense, unpacked, values
 
 MOST_ATTEMPTS = 64
 ALLOWANCE = 1e-2  # of a norm: the most that it may allow for rounding, which shows where terms cancel by three digits
+LOT_SIZE = 256  # that is tried where none is given
+_CLEAR = (StateAssigned, KnownDraws, MixesExamples)  # refusals that say what to do
+_COVERED = (0, 3, 6)  # the base's examples whose gradients are compared with a tape's
 
 
 @losses_of_one_device()
-def prove(model: keras.Model, record_spec: Any, sample: Any = None) -> Plan:
+def prove(model: keras.Model, record_spec: Any, sample: Any = None, lot_size: int = LOT_SIZE) -> Plan:
     """The plan by which the model's per-example gradients are right.
 
     Args:
         model: built and compiled.
         record_spec: ``(x,)``, ``(x, y)`` or ``(x, y, sample_weight)`` of ``tf.TensorSpec`` with a leading None.
         sample: a few real records, for models that don't run on made-up ones. No message quotes them.
+        lot_size: how many examples are expected to be run at once.
 
     Raises:
         MixesExamples: examples meet in the model; names the layer.
-        StateAssigned: the model assigns a statistic of its own in a training call.
+        StateAssigned: the model keeps something of a lot, or may do so.
+        KnownDraws: its random numbers are not secret, or not of one example each.
     """
     state = PinnedState(model)
     try:
-        return _Coverage(Trial(model, record_spec, sample, state)).plan()
+        return _Coverage(Trial(model, record_spec, sample, state), lot_size).plan()
     finally:
         state.restore()
 
@@ -78,27 +87,27 @@ def _beside_whole(probe: Probe) -> tuple[list[np.ndarray], list[np.ndarray]]:
 class _Coverage:
     """The search for a plan that covers every weight."""
 
-    def __init__(self, trial: Trial):
-        self.trial = trial
+    def __init__(self, trial: Trial, lot_size: int):
+        self.trial, self.independence = trial, Independence(trial, lot_size)
 
     def plan(self) -> Plan:
         plan = first_plan(self.trial.model)
-        calls, self.added_by = Independence(self.trial).check(plan)
-        if overrides_the_loss(self.trial.model):
-            as_keras, plan.penalties = weighting(self.trial)
-            plan.whole = [] if as_keras else [XLA, MAP]
+        view = self.independence.settle(plan)
         if not plan.whole:
-            for use in used_elsewhere(self.trial, plan, calls):
-                if use.in_loss or not move_out(plan, self.trial.model, use.variable, calls + use.calls):
-                    plan.whole = [XLA, MAP]
+            self._move_what_is_used_elsewhere(plan, view)
         for _ in range(MOST_ATTEMPTS):
             if plan.whole:
-                return self._whole(plan)
+                return self._whole(plan, view)
             failed = self._attempt(plan)
             if failed is None:
+                if plan.taps != view.taps:  # sites that were not looked at yet
+                    view = self.independence.settle(plan)
+                    continue
+                if self.independence.misplaced:
+                    self._check_that_examples_add_up(plan, view)
                 return plan
             for variable in failed:
-                if not widen(plan, self.trial.model, variable, calls):
+                if not widen(plan, self.trial.model, variable, view.calls):
                     plan.whole = [XLA, MAP]
                     break
         raise ValueError(
@@ -106,15 +115,25 @@ class _Coverage:
             f"{', '.join(plan.describe())}."
         )
 
+    def _move_what_is_used_elsewhere(self, plan: Plan, view: View) -> None:
+        if overrides_the_loss(self.trial.model):
+            as_keras, plan.penalties = weighting(self.trial)
+            plan.whole = [] if as_keras else [XLA, MAP]
+        if not plan.whole:
+            for use in used_elsewhere(self.trial, plan, view.calls):
+                if use.in_loss or not move_out(plan, self.trial.model, use.variable, view.calls + use.calls):
+                    plan.whole = [XLA, MAP]
+
     def _attempt(self, plan: Plan) -> list[keras.Variable] | None:
         """The weights that the plan does not cover, or None if it covers them all."""
-        alone, lot = self.trial.records.coverage_lots()
+        records = self.trial.records
+        alone, lot = records.rows([0]), records.rows(_COVERED)
         while True:
             try:
                 probe = self._probe(plan)
                 single, first = probe(alone, 0), probe(lot, 0)
                 break
-            except (StateAssigned, MixesExamples):
+            except _CLEAR:
                 raise
             except RuleFailed as failure:  # again, without counting: there are only so many rules to replace
                 site = plan.sites[id(failure.layer)]
@@ -127,26 +146,36 @@ class _Coverage:
         if self._replays_random_numbers:  # it would draw others the second time
             plan.whole = [XLA, MAP]
             return []
-        folded = self._folded(plan, first, self.trial.records.size(lot))
+        folded = self._folded(plan, first, size_of(lot))
         if folded - plan.folded:
             plan.folded |= folded
             return []
         failed = self._uncovered(single, single.whole_reference, lambda: _beside_whole(probe(alone, 0)), set())
-        if not plan.shares:
-            for row in range(self.trial.records.size(lot)):
+        if plan.shares:  # the share of one example in a loss of the whole lot: what that loss says of it alone
+            for row in range(ROWS):
+                failed |= self._uncovered_in_company(probe, row, failed)
+        else:
+            for row in range(size_of(lot)):
                 found = probe(lot, row) if row else first
                 failed |= self._uncovered(found, found.reference, lambda row=row: _beside_own(probe(lot, row)), failed)
-        elif not failed and not self._shares_hold(plan, probe, single):
-            raise MixesExamples(self._added_loss_message())
         variables = self.trial.model.trainable_variables
         return [variables[i] for i in sorted(failed)] or None
 
+    def _uncovered_in_company(self, probe: Callable, row: int, known: set[int]) -> set[int]:
+        records = self.trial.records
+        alone, lot = records.rows([row]), in_order(records.base, np.roll(np.arange(ROWS), -row))
+
+        def again() -> tuple:
+            return probe(lot, 0).engine, probe(alone, 0).whole_reference
+
+        return self._uncovered(probe(lot, 0), probe(alone, 0).whole_reference, again, known)
+
     def _probe(self, plan: Plan) -> Callable[[Any, int], Probe]:
         @self.trial.function
-        def traced(record, row):
+        def traced(record, row, secret):
             x, y, sample_weight = unpacked(record)
             with tf.GradientTape(persistent=True) as tape:
-                forward = Forward(tape, self.trial.model, plan, x, y, sample_weight)
+                forward = Forward(tape, self.trial.model, plan, x, y, sample_weight, secret)
                 own = forward.losses.main[row] + forward.losses.activity[row]
                 objective = forward.objective()
                 unscaled = objective / forward.scale
@@ -169,7 +198,7 @@ class _Coverage:
             return own, reference, whole, engine, norms, bare, tf.stack(rows or [0])
 
         def probe(record, row) -> Probe:
-            found = Probe(*self.trial.run(traced, record, row))
+            found = Probe(*self.trial.run(traced, record, row, self.trial.secret))
             found.whole_reference = found.whole_reference or found.reference
             return found
 
@@ -206,49 +235,56 @@ class _Coverage:
         apart = [i for i in self.trial.apart(probe.engine, reference) if i not in failed | known]
         return failed | set(self.trial.persisting(again, apart))
 
-    def _shares_hold(self, plan: Plan, probe, single: Probe) -> bool:
-        """Whether losses added for the whole lot are the examples' mean or sum: found by trying, first all alike."""
-        count = len(plan.shares)
-        candidates = [["mean"] * count, ["sum"] * count]
-        candidates += [["sum" if i == k else "mean" for i in range(count)] for k in range(count)]
-        candidates += [["mean" if i == k else "sum" for i in range(count)] for k in range(count)]
-        for shares in candidates:
-            plan.shares = shares
-            probe = self._probe(plan)
-            alone, *lots = next(iter(self.trial.records.lots_of_one_among_others()))
-            single = probe(alone, 0)
-            if not any(self._differs_in_company(probe, alone, lot, single) for lot in lots):
-                return True
-        return False
-
-    def _differs_in_company(self, probe, alone, lot, single: Probe) -> bool:
-        def again():
-            return probe(lot, 0).engine, probe(alone, 0).whole_reference
-
-        return bool(self._uncovered(probe(lot, 0), single.whole_reference, again, set()))
-
-    def _added_loss_message(self) -> str:
-        layers = ", ".join(repr(name) for name in dict.fromkeys(self.added_by))
-        return (
-            f"A loss given to add_loss (by {layers}) mixes examples: it is neither the mean nor the sum over the lot of terms "
-            f"that are functions of one example each. Give add_loss such a mean, for example add_loss(ops.mean(term)) with "
-            f"one term an example."
-        )
-
-    def _whole(self, plan: Plan) -> Plan:
-        while plan.whole:
+    def _whole(self, plan: Plan, view: View) -> Plan:
+        while True:
 
             @self.trial.function
-            def run(record, _):
-                return lot_gradients(self.trial.model, plan, *unpacked(record)).gradients.squared_norms()
+            def run(record, place, secret):
+                return lot_gradients(self.trial.model, plan, *unpacked(record), secret=secret).gradients.squared_norms()
 
             try:
-                self.trial.run(run, self.trial.records.coverage_lots()[1])
-                return plan
-            except StateAssigned:
+                self.trial.run(run, self.trial.records.rows(_COVERED), 0, self.trial.secret)
+                break
+            except _CLEAR:
                 raise
             except Exception:
-                plan.whole = plan.whole[1:]
-                if not plan.whole:
+                if len(plan.whole) == 1:
                     raise
+                plan.whole = plan.whole[1:]
+        if self.independence.misplaced:
+            self._check_that_examples_add_up(plan, view)
         return plan
+
+    def _check_that_examples_add_up(self, plan: Plan, view: View) -> None:
+        """Where a layer's rows are not the examples: the gradient of the joint loss must still be the sum of the examples' own, or
+        they meet on the way back."""
+        model, records = self.trial.model, self.trial.records
+        spec = (self.trial.spec, tf.TensorSpec([None]), SEED)
+
+        def both(record, scales, secret):
+            arguments = unpacked(record)
+            with tf.GradientTape() as tape:
+                forward = Forward(tape, model, plan, *arguments, secret)
+                objective = tf.reduce_sum(scales * forward.losses.own()) * forward.scale
+                for loss in forward.losses.added:
+                    objective += loss * tf.cast(forward.batch, tf.float32) * forward.scale
+            joint = [g / forward.scale for g in dense(tape.gradient(objective, values(model)), model)]
+            alone = lot_gradients(model, plan, *arguments, secret=secret).gradients.weighted_sum(scales)
+            return joint, alone
+
+        function = tf.function(both, input_signature=spec, autograph=False)
+        scales = [np.ones(ROWS)] + ([] if view.added_by else [np.resize([1.0, abs(scale)], ROWS) for scale in SCALES])
+        lots = [records.base, *(company.lot for company in records.companies(KEPT) if company.ordinary)]
+        for lot in lots:
+            for one in scales if not view.draws else ():  # alone an example draws other numbers
+
+                def pair(lot=lot, one=one) -> tuple:
+                    joint, alone = self.trial.run(function, lot, np.float32(one), self.trial.secret)
+                    return joint, alone
+
+                joint, alone = pair()
+                if self.trial.persisting(pair, self.trial.apart(joint, alone)):
+                    message = (
+                        added_loss_message(view.added_by) if view.added_by else self.independence.misplaced_message()
+                    )
+                    raise MixesExamples(message)

@@ -15,7 +15,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.layer_tree import all_layers, instance_attribute, seed_generators
+from tfdp.gradients.draws import Drawn
+from tfdp.gradients.layer_tree import all_layers, instance_attribute
 from tfdp.gradients.rules.registry import Rule
 from tfdp.gradients.state import StateAssigned
 
@@ -84,7 +85,7 @@ class Recording:
 
     calls: list[Call] = dataclasses.field(default_factory=list)
     activity: list[tuple[Callable, tf.Tensor]] = dataclasses.field(default_factory=list)
-    draws: int = 0
+    drawn: Drawn = dataclasses.field(default_factory=Drawn)
     running: list[keras.Layer] = dataclasses.field(
         default_factory=list
     )  # layers that are being called now, outermost first
@@ -95,14 +96,18 @@ class Recording:
 
 @contextlib.contextmanager
 def recording(
-    model: keras.Layer, sites: Mapping[int, Rule], watch: Callable[[tf.Tensor], None] | None = None
+    model: keras.Layer,
+    sites: Mapping[int, Rule],
+    watch: Callable[[tf.Tensor], None] | None = None,
+    drawn: Drawn | None = None,
 ) -> Iterator[Recording]:
-    """Record a forward pass of ``model``; ``sites`` maps ``id(layer)`` to the layer's rule, ``watch`` is the tape's."""
-    record = Recording()
+    """Record a forward pass of ``model``; ``sites`` maps ``id(layer)`` to the layer's rule, ``watch`` is the tape's.
+
+    ``drawn`` counts the random numbers that layers draw meanwhile.
+    """
+    record = Recording(drawn=drawn or Drawn())
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     with contextlib.ExitStack() as shadows:
-        for generator in seed_generators(model):
-            shadows.enter_context(instance_attribute(generator, "next", _counted(generator.next, record)))
         for layer in all_layers(model):
             wrapper = _recorded(layer, layer.call, sites.get(id(layer)), watch, record, graph)
             shadows.enter_context(instance_attribute(layer, "call", wrapper))
@@ -110,14 +115,6 @@ def recording(
                 postponed = _postponed(layer.activity_regularizer, record)
                 shadows.enter_context(instance_attribute(layer, "activity_regularizer", postponed))
         yield record
-
-
-def _counted(draw: Callable, record: Recording) -> Callable:
-    def next_seed(*args, **kwargs):
-        record.draws += 1
-        return draw(*args, **kwargs)
-
-    return next_seed
 
 
 def _postponed(regularizer: Callable, record: Recording) -> Callable:
@@ -134,7 +131,7 @@ def _recorded(layer, original, rule, watch, record, graph) -> Callable:
     def call(*args, **kwargs):
         here = tf.executing_eagerly() if graph is None else tf.compat.v1.get_default_graph() is graph
         entry = Call(layer, args, kwargs, tuple(record.running), here)
-        draws = record.draws
+        draws = record.drawn.count
         record.running.append(layer)
         try:
             if rule is not None and here:
@@ -145,7 +142,7 @@ def _recorded(layer, original, rule, watch, record, graph) -> Callable:
                 entry.output = original(*args, **kwargs)
         finally:
             record.running.pop()
-        entry.drew_random_numbers = record.draws > draws
+        entry.drew_random_numbers = record.drawn.count > draws
         record.calls.append(entry)
         return entry.output
 

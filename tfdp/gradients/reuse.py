@@ -6,17 +6,18 @@ found where the model is traced, whatever the data.
 
 import contextlib
 import dataclasses
-import threading
 from collections.abc import Callable, Iterator
 
 import keras
 import tensorflow as tf
 from tensorflow.python.ops import resource_variable_ops
 
+from tfdp.gradients.draws import drawing_from
 from tfdp.gradients.layer_tree import components
 from tfdp.gradients.losses import OwnLosses
 from tfdp.gradients.plan import Plan, holders
 from tfdp.gradients.recording import Call, recording
+from tfdp.gradients.shadows import shadowed
 from tfdp.gradients.trial import Trial, unpacked
 
 _VARIABLE = resource_variable_ops.BaseResourceVariable
@@ -65,9 +66,9 @@ def _reads_by_others(trial: Trial, plan: Plan) -> list[_Read]:
     model, found = trial.model, []
 
     @trial.function
-    def forward(record, _):
+    def forward(record, place, secret):
         x, y, sample_weight = unpacked(record)
-        with tf.GradientTape() as tape, recording(model, {}) as seen:
+        with tf.GradientTape() as tape, drawing_from(secret), recording(model, {}) as seen:
 
             def note(variable: keras.Variable, value: tf.Tensor) -> None:
                 owners = [site.layer for site in holders(plan, variable)]
@@ -92,51 +93,18 @@ def _reads_by_others(trial: Trial, plan: Plan) -> list[_Read]:
     return found
 
 
-@dataclasses.dataclass(eq=False)
-class _Watcher:
-    """Hears of the reads of a model's trainable weights in its own thread."""
-
-    model: dataclasses.InitVar[keras.Model]
-    note: Note
-    weights: dict[int, keras.Variable] = dataclasses.field(init=False)
-    thread: int = dataclasses.field(default_factory=threading.get_ident)
-
-    def __post_init__(self, model: keras.Model) -> None:
-        self.weights = {id(part): v for v in model.trainable_variables for part in (v.value, *components(v.value))}
-
-    def hear(self, variable: tf.Variable, value: tf.Tensor) -> None:
-        if threading.get_ident() == self.thread and id(variable) in self.weights:
-            self.note(self.weights[id(variable)], value)
-
-
-_lock, _watchers, _originals = threading.Lock(), [], {}
-
-
 @contextlib.contextmanager
 def _noted_reads(model: keras.Model, note: Note) -> Iterator[None]:
-    """TensorFlow's variable class tells of reads while anyone listens; who leaves last puts its methods back."""
-    watcher = _Watcher(model, note)
-    with _lock:
-        if not _watchers:
-            _originals.update({name: getattr(_VARIABLE, name) for name in _READS})
-            for name, original in _originals.items():
-                setattr(_VARIABLE, name, _telling(original))
-        _watchers.append(watcher)
-    try:
-        yield
-    finally:
-        with _lock:
-            _watchers.remove(watcher)
-            if not _watchers:
-                for name, original in _originals.items():
-                    setattr(_VARIABLE, name, original)
+    """``note`` is told of every read of a trainable weight of the model."""
+    weights = {id(part): v for v in model.trainable_variables for part in (v.value, *components(v.value))}
 
-
-def _telling(original):
-    def read(self, *args, **kwargs):
-        value = original(self, *args, **kwargs)
-        for watcher in tuple(_watchers):
-            watcher.hear(self, value)
+    def read(original, variable, *args, **kwargs):
+        value = original(variable, *args, **kwargs)
+        if id(variable) in weights:
+            note(weights[id(variable)], value)
         return value
 
-    return read
+    with contextlib.ExitStack() as shadows:
+        for name in _READS:
+            shadows.enter_context(shadowed(_VARIABLE, name, read))
+        yield

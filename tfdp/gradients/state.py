@@ -1,64 +1,108 @@
-"""No statistic may leave a lot by the back door: a training call must not assign variables.
+"""Nothing that was seen of a lot may be kept but through the noise.
 
-A moving mean, a recurrent state or a counter that a layer keeps would carry data into the model past clipping and noise.
+A moving mean, a queue, a table or a weight that a layer, loss or metric writes would carry records past clip and noise. What
+may be written, and by whom:
+
+======================  ========================================================================================
+part of a step          what it may write
+======================  ========================================================================================
+model and loss          metrics, which are not private; and nothing that it puts out may depend on them
+metrics                 metrics
+release                 the trainable weights and what optimizer and ledger keep; and it may know of the lot nothing but
+                        the noised sum
+validation, inference   metrics
+======================  ========================================================================================
+
+Variables are told apart by identity, never by name. Python is watched while it is traced (``no_state_assigned``), which gives
+the best messages; then the graph is read, which sees everything (``gradients/traced.py``). An operation with a state of its
+own that is on no list is refused by its name.
 """
 
 import contextlib
 import dataclasses
 import re
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.layer_tree import all_layers, components, seed_generators
+from tfdp.gradients.layer_tree import all_layers, components
+from tfdp.gradients.shadows import shadowed
+from tfdp.gradients.traced import KEPT, Draw, Findings, Place, Segment, findings
 
-_ASSIGNING_OPS = re.compile(
-    r"Assign.*VariableOp|ResourceScatter.*|Resource.*Apply.*|LookupTable(Insert|Import|Remove).*"
+_STATEFUL_DRAWS = re.compile(
+    r"Random.*|.*TruncatedNormal.*|Multinomial|.*CandidateSampler|Stateful.*|Rng.*|NonDeterministicInts|SampleDistorted.*"
+)
+_USE_KERAS_RANDOM = (
+    "Draw with keras.random and a keras.random.SeedGenerator that is an attribute of the layer; private training gives it seeds "
+    "that nobody knows."
 )
 
 
 class StateAssigned(ValueError):
-    """The model changes a weight or statistic of its own during a training call."""
+    """Something of a lot would be kept past clip and noise."""
 
 
-@contextlib.contextmanager
-def no_state_assigned(model: keras.Model) -> Iterator[None]:
-    """Refuse a forward pass that assigns any variable but a seed or a metric, tracked by Keras or not.
-
-    The assigning methods are shadowed on TensorFlow's variable class while the pass is traced, so an assignment inside a
-    branch or a loop is seen even if it does not run.
-    """
-    pass_ = _Pass(model, {id(part) for v in seeds_and_metrics(model) for part in (v, *components(v))})
-    families = {type(v.value) for v in model.variables}
-    families |= {type(generator.state.value) for generator in seed_generators(model)}
-    definers = {definer: None for family in families for definer in family.__mro__}
-    with contextlib.ExitStack() as shadows:
-        for definer in definers:
-            for name in [n for n in definer.__dict__ if re.match(r"(batch_)?(assign|scatter)", n)]:
-                shadows.enter_context(_guarded(definer, name, pass_))
-        yield
+class KnownDraws(ValueError):
+    """A layer's random numbers are not secret, or those of one row depend on other rows."""
 
 
-def seeds_and_metrics(model: keras.Model) -> list[tf.Variable]:
-    """What a training call may assign."""
-    found = [generator.state.value for generator in seed_generators(model)]
-    found += [v.value for v in model.metrics_variables]
+# What may be written.
+
+
+def metrics_of(model: keras.Model) -> list[tf.Variable]:
+    """The variables of all metrics: the compiled ones, and those of layers."""
+    found = [v.value for v in model.metrics_variables]
     return found + [v.value for layer in all_layers(model) for metric in layer._metrics for v in metric.variables]
 
 
-def refuse_assigning_ops(model: keras.Model, graph: tf.Graph) -> None:
-    """The same for assignments written as raw operations, found in the traced graph."""
-    outside = {inside.ref(): handle for handle, inside in graph.captures}
-    allowed = {id(part.handle) for v in seeds_and_metrics(model) for part in components(v)}
-    for operation in graph.get_operations():
-        if _ASSIGNING_OPS.fullmatch(operation.type):
-            handle = outside.get(operation.inputs[0].ref())
-            if handle is not None and id(handle) not in allowed:
-                assigned = next((v for v in graph.variables if v.handle is handle), None)
-                if assigned is None or "seed_generator_state" not in assigned.name:
-                    raise StateAssigned(_message(model, assigned, operation.name))
+def handles(variables: Iterable[tf.Variable]) -> frozenset[int]:
+    """What ``traced`` knows variables by."""
+    return frozenset(id(part.handle) for v in variables for part in components(v))
+
+
+# While Python is traced.
+
+
+@contextlib.contextmanager
+def no_state_assigned(model: keras.Model) -> Iterator["Watched"]:
+    """Refuse code that assigns any variable but a metric, tracked by Keras or not; or the seed of a generator that draws.
+
+    The assigning methods are shadowed on TensorFlow's variable class while the code is traced, so an assignment inside a
+    branch or a loop is seen even if it does not run.
+    """
+    watched = Watched(model, {id(part) for v in metrics_of(model) for part in (v, *components(v))})
+    families = {type(v.value) for v in model.variables}
+    definers = {definer: None for family in families for definer in family.__mro__}
+    with contextlib.ExitStack() as shadows:
+        shadows.enter_context(shadowed(keras.random.SeedGenerator, "next", watched.allow_seed))
+        for definer in definers:
+            for name in [n for n in definer.__dict__ if re.match(r"(batch_)?(assign|scatter)", n)]:
+                shadows.enter_context(shadowed(definer, name, watched.checking(name)))
+        yield watched
+
+
+@dataclasses.dataclass(eq=False)
+class Watched:
+    """Code that is being traced, and the seeds that it drew."""
+
+    model: keras.Model
+    allowed: set[int]
+    seeds: list[tf.Variable] = dataclasses.field(default_factory=list)
+
+    def allow_seed(self, original, generator: keras.random.SeedGenerator, *args, **kwargs):
+        seed = generator.state.value
+        self.seeds.append(seed)
+        self.allowed |= {id(part) for part in (seed, *components(seed))}
+        return original(generator, *args, **kwargs)
+
+    def checking(self, name: str):
+        def assign(original, variable, *args, **kwargs):
+            if id(variable) not in self.allowed:
+                raise StateAssigned(_assigned_message(self.model, variable, name))
+            return original(variable, *args, **kwargs)
+
+        return assign
 
 
 def refuse_stateful(model: keras.Model) -> None:
@@ -71,59 +115,152 @@ def refuse_stateful(model: keras.Model) -> None:
             )
 
 
-@dataclasses.dataclass(eq=False)
-class _Pass:
-    """A forward pass that is being traced."""
-
-    model: keras.Model
-    allowed: set[int]
-    thread: int = dataclasses.field(default_factory=threading.get_ident)
-
-    def check(self, variable: tf.Variable, name: str) -> None:
-        """What other threads assign meanwhile is none of this pass's business."""
-        mine = threading.get_ident() == self.thread
-        if mine and id(variable) not in self.allowed and "seed_generator_state" not in variable.name:
-            raise StateAssigned(_message(self.model, variable, name))
+# When it is traced.
 
 
-# The passes that watch an assigning method. Threads end theirs in any order: the last one takes the guard away.
-_watching: dict[tuple[type, str], list[_Pass]] = {}
-_lock = threading.Lock()
+def check_model(
+    model: keras.Model, graph: tf.Graph, secret: tf.Tensor | None, seeds: Iterable[tf.Variable] = ()
+) -> None:
+    """Of a traced pass of model and loss.
+
+    Args:
+        model: the model.
+        graph: the function that was traced.
+        secret: the argument of it that its random numbers are made of; None where layers draw from ``seeds`` of their own.
+        seeds: these.
+    """
+    metrics = metrics_of(model)
+    allowed = handles([*metrics, *seeds])
+    secrets = () if secret is None else (secret,)
+    found = findings(graph, graph.get_operations(), secrets, handles(metrics), graph.outputs)
+    _check_writes(model, graph, found, allowed, "a training call")
+    if any(labels & KEPT for labels in found.labels):
+        raise StateAssigned(
+            f"The loss of the model {model.name!r} depends on the state of a metric, an average over earlier records: data would "
+            "reach the weights without clipping and noise. Let metrics be updated, never read, in training."
+        )
+    if secret is not None:
+        _check_draws(model, found.draws)
 
 
 @contextlib.contextmanager
-def _guarded(definer: type, name: str, pass_: _Pass) -> Iterator[None]:
-    with _lock:
-        passes = _watching.setdefault((definer, name), [])
-        if not passes:
-            original = definer.__dict__[name]
-
-            def guard(self, *args, **kwargs):
-                for one in tuple(passes):
-                    one.check(self, name)
-                return original(self, *args, **kwargs)
-
-            guard.original = original
-            setattr(definer, name, guard)
-        passes.append(pass_)
-    try:
+def only_metrics_written(model: keras.Model, where: str) -> Iterator[None]:
+    """Of what is run or traced inside: metrics, validation, inference."""
+    with no_state_assigned(model) as watched:
+        if tf.executing_eagerly():
+            yield
+            return
+        segment = Segment()
         yield
-    finally:
-        with _lock:
-            passes.remove(pass_)
-            if not passes:
-                setattr(definer, name, definer.__dict__[name].original)
-                del _watching[definer, name]
+    found = findings(segment.graph, segment.operations())
+    _check_writes(model, segment.graph, found, handles([*metrics_of(model), *watched.seeds]), where)
 
 
-def _message(model: keras.Model, assigned: tf.Variable | None, how: str) -> str:
+@contextlib.contextmanager
+def knowing_only(model: keras.Model, known: Iterable[tf.Tensor], writes: Iterable[tf.Variable]) -> Iterator[None]:
+    """Of the release that is traced inside: it is made of ``known`` tensors and of variables, and writes no others."""
+    if tf.executing_eagerly():
+        yield
+        return
+    segment = Segment()
+    yield
+    strangers = segment.strangers(known)
+    if strangers:
+        raise StateAssigned(
+            f"A regulariser or constraint of a weight of the model {model.name!r}, or its optimizer, uses what a layer or metric saw "
+            f"of the records ({_named(strangers[0])}): weights would be moved by records without clip and noise. Let it depend on the "
+            "weight alone; what depends on records belongs into the loss, as add_loss() or activity_regularizer=."
+        )
+    found = findings(segment.graph, segment.operations())
+    _check_writes(model, segment.graph, found, handles(writes), "the optimizer's step")
+    if found.reads & handles(metrics_of(model)):
+        raise StateAssigned(
+            f"The optimizer of the model {model.name!r}, or a regulariser or constraint of its weights, reads a metric: an average over "
+            "records would move weights without clip and noise. Let metrics be updated, never read, in training."
+        )
+
+
+def _check_writes(model, graph: tf.Graph, found: Findings, allowed: frozenset[int], where: str) -> None:
+    if found.refused:
+        raise _refusal(model, found.refused[0], where)
+    for handle, place in found.assigned:
+        if handle not in allowed:
+            assigned = next((v for v in _variables(model, graph) if id(v.handle) == handle), None)
+            if assigned is None and _STATEFUL_DRAWS.fullmatch(place.kind):
+                raise _refusal(model, place, where)
+            raise StateAssigned(_assigned_message(model, assigned, place.kind, where))
+
+
+def _variables(model: keras.Model, graph: tf.Graph) -> list[tf.Variable]:
+    return [*getattr(graph, "variables", ()), *(part for v in model.variables for part in components(v.value))]
+
+
+def _refusal(model: keras.Model, place: Place, where: str) -> ValueError:
+    who = _who(model, place)
+    if _STATEFUL_DRAWS.fullmatch(place.kind):
+        return KnownDraws(
+            f"{who} draws random numbers in {where} by {_named(place)}, of which nobody can say that they are secret and of one "
+            f"example each. {_USE_KERAS_RANDOM}"
+        )
+    if "PyFunc" in place.kind:
+        cure = "Write it with TensorFlow's or Keras's operations, or do it to the data set before training."
+        return StateAssigned(
+            f"{who} calls Python in {where} ({_named(place)}: numpy_function or py_function). What it keeps can't be seen, and may be "
+            f"records. {cure}"
+        )
+    return StateAssigned(
+        f"{who} uses the operation {_named(place)} in {where}, which may keep or show what it was given. Private training knows no "
+        "such operation: leave it out, or do it to the data set before training."
+    )
+
+
+def _check_draws(model: keras.Model, draws: list[Draw]) -> None:
+    for draw in draws:
+        if not draw.secret:
+            raise KnownDraws(
+                f"{_who(model, draw.place)} draws random numbers with a fixed seed ({_named(draw.place)}): whoever knows the seed "
+                f"knows each example's. {_USE_KERAS_RANDOM}"
+            )
+    by_seed: dict = {}
+    for draw in draws:
+        first = by_seed.setdefault(draw.seed, draw)
+        if first.what != draw.what:
+            raise KnownDraws(
+                f"{_who(model, draw.place)} uses one seed for two draws of different shapes ({_named(first.place)} and "
+                f"{_named(draw.place)}), so that one example's random numbers are another's. Ask the SeedGenerator for a seed each time."
+            )
+
+
+def _named(place: Place) -> str:
+    return f"{place.kind} at {place.name!r}"
+
+
+def _who(model: keras.Model, place: Place) -> str:
+    """The innermost layer that an operation's name tells."""
+    layer = layer_in_scope(model, place.name.split("/")) or model
+    return f"The {'model' if layer is model else 'layer'} {layer.name!r} ({type(layer).__name__})"
+
+
+def layer_in_scope(model: keras.Model, scopes: list[str]) -> keras.Layer | None:
+    """The innermost layer that one of the scopes is named after; Keras numbers a layer's calls."""
+    layers = {layer.name: layer for layer in all_layers(model)}
+    for scope in reversed(scopes):
+        for name in (scope, re.sub(r"_\d+$", "", scope)):
+            if name in layers:
+                return layers[name]
+    return None
+
+
+def _assigned_message(
+    model: keras.Model, assigned: tf.Variable | None, how: str, where: str = "a training call"
+) -> str:
     layer = next((layer for layer in all_layers(model) if assigned is not None and _holds(layer, assigned)), None)
-    cure = "Keep such state out of the training call, or freeze the layer (layer.trainable = False)."
+    cure = "Keep such state out of training, or freeze the layer (layer.trainable = False)."
     if isinstance(layer, keras.layers.BatchNormalization):
         cure = "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it (layer.trainable = False)."
     what = f"its variable {assigned.name!r}" if assigned is not None else f"something it keeps ({how})"
     who = f"The layer {layer.name!r} ({type(layer).__name__})" if layer is not None else f"The model {model.name!r}"
-    return f"{who} assigns {what} in a training call: data would reach the model without clipping and noise. {cure}"
+    return f"{who} assigns {what} in {where}: data would reach the model without clipping and noise. {cure}"
 
 
 def _holds(layer: keras.Layer, assigned: tf.Variable) -> bool:

@@ -8,16 +8,17 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tfdp.gradients.draws import SEED
 from tfdp.gradients.layer_tree import all_layers, components, differentiable, map_tensors, seed_generators
 from tfdp.gradients.made_up import made_up_records
 from tfdp.gradients.rounding import NEARBY, persisting
-from tfdp.gradients.state import no_state_assigned
+from tfdp.gradients.state import metrics_of, no_state_assigned
 
 ROUNDING = {"float16": 3e-2, "bfloat16": 2e-1}  # of a gradient in these types, when a lot's size changes
 
 
 class Trial:
-    """Runs functions of (a lot, a place in it) under pinned conditions, and compares what they gave."""
+    """Runs functions of lots under pinned conditions, and compares what they gave."""
 
     def __init__(self, model: keras.Model, record_spec: Any, sample: Any, state: "PinnedState"):
         self.model, self.spec, self.state = model, record_spec, state
@@ -25,14 +26,20 @@ class Trial:
         self.tolerance = max([1e-3, *(ROUNDING.get(layer.compute_dtype, 0.0) for layer in all_layers(model))])
         self.records = made_up_records(record_spec, sample, self._loss_is_finite)
 
+    @property
+    def secret(self) -> tf.Tensor:
+        """What random numbers are made of in this round."""
+        return tf.constant([20190 + self.round_number, 1], SEED.dtype)
+
     def function(self, of_lot_and_place):
-        """Traced once for lots of all sizes."""
-        signature = [self.spec, tf.TensorSpec([], tf.int32)]
+        """Traced once for lots of all sizes: of a lot, a place in it and the seed of random numbers."""
+        signature = [self.spec, tf.TensorSpec([], tf.int32), SEED]
         return tf.function(of_lot_and_place, input_signature=signature, autograph=False)
 
-    def run(self, function, lot: Any, place: int = 0, metrics: bool = True) -> Any:
-        self.state.restore(metrics, self.round_number)
-        return keras.tree.map_structure(lambda t: t.numpy(), function(lot, tf.constant(place)))
+    def run(self, function, lot: Any, *arguments: Any) -> Any:
+        self.state.restore()
+        lot = map_tensors(tf.convert_to_tensor, lot)
+        return keras.tree.map_structure(lambda t: t.numpy(), function(lot, *map(tf.convert_to_tensor, arguments)))
 
     def close(self, found, expected, tolerance: float | None = None) -> bool:
         """Equal to rounding. Where the example alone is not finite already, nothing can be told."""
@@ -75,27 +82,22 @@ class Trial:
 
 
 class PinnedState:
-    """Seeds, metrics and weights as they were: every probe starts from the same ones, and nothing is left moved."""
+    """Metrics and weights as they were: every probe starts from the same ones, and nothing is left moved."""
 
     def __init__(self, model: keras.Model):
         self._model = model
-        self._seeds = [(v, v.numpy()) for v in (g.state for g in seed_generators(model))]
-        metrics = {id(v): v for layer in all_layers(model) for m in layer._metrics for v in m.variables}
-        metrics |= {id(v): v for v in model.metrics_variables}
-        self._metrics = [(v, v.numpy()) for v in metrics.values()]
+        self._kept = [(part, part.numpy()) for v in metrics_of(model) for part in components(v)]
+        self._kept += [(part, part.numpy()) for g in seed_generators(model) for part in components(g.state.value)]
         self._weights: list = []
 
     def also(self, variables: Iterable[tf.Variable]) -> None:
         """Everything else that the traced graph reads, tracked by Keras or not."""
-        fixed = {id(part) for v, _ in (*self._seeds, *self._metrics) for part in components(v.value)}
+        fixed = {id(variable) for variable, _ in self._kept}
         self._weights = [(v, v.numpy()) for v in variables if id(v) not in fixed and v.dtype.is_floating]
 
-    def restore(self, metrics: bool = True, round_number: int = 0) -> None:
-        for variable, value in (*self._seeds, *(self._metrics if metrics else ())):
+    def restore(self) -> None:
+        for variable, value in self._kept:
             variable.assign(value)
-        if round_number:  # other random numbers
-            for variable, value in self._seeds:
-                variable.assign(value + np.asarray([round_number, 0], value.dtype))
 
     @contextlib.contextmanager
     def other_weights(self) -> Iterator[None]:
@@ -115,11 +117,6 @@ class PinnedState:
         finally:
             for variable, value in present:
                 variable.assign(value)
-
-    @contextlib.contextmanager
-    def other_metrics(self) -> Iterator[None]:
-        with self._moved([(v, value) for v, value in self._metrics if "float" in str(v.dtype)]):
-            yield
 
     @contextlib.contextmanager
     def _moved(self, variables: list) -> Iterator[None]:

@@ -1,24 +1,19 @@
 """The last resort: the whole model, loss included, as one function of one example.
 
 Nothing is factored and nothing is shared between examples: B models are run. It is right wherever the model runs on a batch
-of one, also where a layer draws random numbers and reads its own weights (every example then has its own stream: the
-model's seeds, moved by the example's place in the lot).
+of one, also where a layer draws random numbers and reads its own weights (every example then has its own stream).
 """
-
-import contextlib
 
 import keras
 import tensorflow as tf
 
+from tfdp.gradients.draws import drawing_from
 from tfdp.gradients.engine import LotGradients, LotPass, loss_scale
 from tfdp.gradients.factored import Materialised
 from tfdp.gradients.layer_tree import differentiable, flat_tensors, instance_attribute, seed_generators, shallow_copy
 from tfdp.gradients.losses import Tracker, metrics_at_rest, without_weight_regularizers
 from tfdp.gradients.per_example import each_example
-from tfdp.gradients.recording import Recording
 from tfdp.gradients.state import no_state_assigned
-
-DRAWS_AN_EXAMPLE = 4096
 
 
 class WholeLosses:
@@ -33,19 +28,23 @@ class WholeLosses:
         return tf.math.divide_no_nan(tf.reduce_sum(own), tf.reduce_sum(tf.cast(present, tf.float32)))
 
 
-def whole_model_gradients(model: keras.Model, plan, x, y, sample_weight) -> LotPass:
+def whole_model_gradients(model: keras.Model, plan, x, y, sample_weight, secret: tf.Tensor | None = None) -> LotPass:
+    """The gradients of a lot. Without a secret the examples' streams start from the first seed generator's seed."""
     variables = model.trainable_variables
     scale = loss_scale(model)
     arguments = (x, y, sample_weight)
     leaves = flat_tensors(arguments)
-    seeds = [(generator, generator.next()) for generator in seed_generators(model)]
+    seeds = []
+    if secret is None:
+        generator = seed_generators(model)[0]
+        secret, seeds = tf.cast(generator.next(), tf.int64), [generator.state.value]
     batch = tf.shape(leaves[0])[0]
 
     def one(slices, index):
         parts = iter(slices)
         own = {id(leaf): next(parts) for leaf in leaves}
         own_x, own_y, own_weight = keras.tree.map_structure(lambda t: own[id(t)] if tf.is_tensor(t) else t, arguments)
-        with tf.GradientTape() as tape, _own_streams(seeds, index):
+        with tf.GradientTape() as tape, drawing_from(secret, index):
             y_pred = model(own_x, training=True)
             loss, outputs = _own_loss(model, own_x, own_y, y_pred, own_weight)
             objective = loss * scale
@@ -61,7 +60,7 @@ def whole_model_gradients(model: keras.Model, plan, x, y, sample_weight) -> LotP
         found = each_example(one, batch, leaves, plan.whole[0])
     gradients = [Materialised(g, v.shape) for g, v in zip(found["gradients"], variables, strict=True)]
     losses = WholeLosses(found["loss"], list(found["outputs"]))
-    return LotPass(LotGradients(gradients, variables, batch, scale), found["y_pred"], losses, Recording())
+    return LotPass(LotGradients(gradients, variables, batch, scale), found["y_pred"], losses, seeds)
 
 
 def _own_loss(model, x, y, y_pred, sample_weight):
@@ -75,24 +74,3 @@ def _own_loss(model, x, y, y_pred, sample_weight):
     model._clear_losses()
     outputs = [tf.reduce_sum(tracker.value) for tracker in trackers if hasattr(tracker, "value")]
     return tf.cast(tf.reduce_sum(loss), tf.float32), outputs
-
-
-@contextlib.contextmanager
-def _own_streams(seeds, index: tf.Tensor):
-    """Every draw of an example: the seed of the step, moved by the example and by how many draws it made before."""
-    with contextlib.ExitStack() as shadows:
-        for generator, seed in seeds:
-            shadows.enter_context(instance_attribute(generator, "next", _stream(seed, index)))
-        yield
-
-
-def _stream(seed: tf.Tensor, index: tf.Tensor):
-    drawn = 0
-
-    def next_seed(ordered=True):
-        nonlocal drawn
-        drawn += 1
-        step = tf.stack([tf.cast(index, tf.int64) * DRAWS_AN_EXAMPLE + drawn, 0])
-        return seed + tf.cast(step, seed.dtype)
-
-    return next_seed

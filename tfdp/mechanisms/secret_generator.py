@@ -55,6 +55,11 @@ class SecretGenerator:
         """
         return self._seeded
 
+    @property
+    def state(self) -> tf.Variable:
+        """The variable that graphs advance."""
+        return self._generator.state
+
     def reserve(self, blocks: int) -> tf.Tensor:
         """The state (three ``uint64``) from which so many Philox blocks may be made: no other call gets these blocks."""
         self.reseed_after_fork()

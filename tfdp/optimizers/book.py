@@ -60,6 +60,12 @@ class Book(tf.train.experimental.PythonState):
     def may_step(self) -> tf.Tensor:
         return (self._released.value < self._limit.value) & (self._released.value < self._due_at.value)
 
+    @property
+    def counters(self) -> list[tf.Variable]:
+        """What is counted in a graph."""
+        own = (self._released.value, self._scheduled.value, self._due_at.value)
+        return [*own, self._saved_steps.value.value]
+
     def count_step(self) -> list[tf.Tensor]:
         return [counter.assign_add(1) for counter in (self._released.value, self._saved_steps.value.value)]
 

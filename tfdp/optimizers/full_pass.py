@@ -1,21 +1,15 @@
 """A pass over all records between two steps, and what a mechanism releases of it."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
 
 import keras
 import tensorflow as tf
 
 from tfdp.accounting import Budget, FullBatch, Ledger, NotPrivateEvent, Schedule
 from tfdp.data import DeclaredDataset, PoissonBatches
-from tfdp.gradients import LotGradients, Plan, lot_gradients
-from tfdp.gradients.compilation import compiling
 from tfdp.mechanisms import FullGradient
+from tfdp.optimizers.core import Core
 from tfdp.optimizers.step import PrivateStep
-
-# Of a lot's gradients and of which of its rows are records: a sum, and how many gradients were not finite.
-BoundedSum = Callable[[LotGradients, tf.Tensor], tuple[list[tf.Tensor], tf.Tensor]]
 
 
 def check_full_gradient(model: keras.Model, lots: PoissonBatches | DeclaredDataset) -> None:
@@ -39,31 +33,24 @@ def check_full_gradient(model: keras.Model, lots: PoissonBatches | DeclaredDatas
 
 
 class RecordSum:
-    """The sum over all records of what ``bounded_sum`` makes of their gradients, physical batch by physical batch.
+    """The sum over all records of what a core makes of their gradients, physical batch by physical batch.
 
     Weights stay as they are, metrics see nothing of it, and memory holds one physical batch. Batches are added up in float64.
     """
 
-    def __init__(self, model: keras.Model, plan: Plan, bounded_sum: BoundedSum, jit_compile: bool = False):
-        self._model, self._plan, self._bounded_sum = model, plan, bounded_sum
-        self._jit_compile = jit_compile
-        self._part = tf.function(self._of_part, jit_compile=jit_compile or None, autograph=False)
+    def __init__(self, core: Core, shapes: list[tf.TensorShape]):
+        self._core, self._shapes = core, shapes
 
     def __call__(self, parts: tf.data.Dataset) -> tuple[list[tf.Tensor], tf.Tensor]:
         """The sum, float64, and how many gradients were not finite; of all records, ``PoissonBatches.once_through``."""
-        part = self._part.get_concrete_function(*_arguments(*parts.element_spec))
-        sums = [tf.zeros(v.shape, tf.float64) for v in self._model.trainable_variables]
+        sums = [tf.zeros(shape, tf.float64) for shape in self._shapes]
         not_finite = tf.zeros([], tf.int64)
         for record, present in parts:
-            more, bad = part(*_arguments(record, present))
+            x, y, sample_weight = (*record, None, None)[:3]
+            more, bad, *_ = self._core(x, y, sample_weight, present)
             sums = [total + tf.cast(new, tf.float64) for total, new in zip(sums, more, strict=True)]
             not_finite += bad
         return sums, not_finite
-
-    def _of_part(self, x, y, sample_weight, present):
-        with compiling(xla=self._jit_compile):
-            found = lot_gradients(self._model, self._plan, x, y, sample_weight)
-            return self._bounded_sum(found.gradients, present)
 
 
 class FullPass:
@@ -75,7 +62,18 @@ class FullPass:
     def __init__(self, step: PrivateStep):
         self.step = step
         self._optimizer, self._book = step.optimizer, step.optimizer.book
-        self._sum: RecordSum | None = None
+        self._trace()
+        step.traced_beside.append(self._trace)
+
+    def _trace(self) -> None:
+        """Of the model that was just proven, with the step's own core."""
+        step, mechanism = self.step, self._optimizer.mechanism.copy()
+        core = Core(
+            step.model, step.plan, mechanism.full_gradient.bounded_sum, self._optimizer.generator, step.jit_compile
+        )
+        self._sum = RecordSum(core.traced(step.record_spec), [v.shape for v in step.trained])
+        self._release = tf.function(self._privatised, autograph=False)
+        self._mechanism = None
 
     def over(self, records: PoissonBatches) -> None:
         self.records = records
@@ -108,17 +106,13 @@ class FullPass:
     def _every(self, full: FullGradient) -> int:
         return full.every or self.records.steps_per_epoch
 
-    def renew(self) -> None:
-        """The step's mechanism is another one from now on."""
-        self._sum = None
-
     def release(self) -> None:
         """Run over all records and release what was asked for, if the book says that it is due."""
         if not self._book.must_release():
             return
-        step, full = self.step, self.step.mechanism.full_gradient
-        if self._sum is None:
-            self._sum = RecordSum(step.model, step.plan, full.bounded_sum, step.jit_compile)
+        full = self.step.mechanism.full_gradient
+        if self._mechanism is not self.step.mechanism:  # the noise is in the trace
+            self._mechanism = self.step.mechanism
             self._release = tf.function(self._privatised, autograph=False)
         sums, not_finite = self._sum(self._parts)
         self._release(sums, tf.constant(self.size, tf.float64), tf.constant(self._every(full), tf.int64))
@@ -137,8 +131,3 @@ class FullPass:
                 optimizer.remember(state)
 
         tf.cond(self._book.must_release(), released, lambda: None)
-
-
-def _arguments(record: Any, present: Any) -> tuple:
-    x, y, sample_weight = (*record, None, None)[:3]
-    return x, y, sample_weight, present

@@ -27,6 +27,7 @@ _ATTACHED = "_tfdp_training"  # on a model: its PrivateTraining while a private 
 _WITNESS = "_tfdp_witness"  # on a model with a private optimizer: goes into files beside it
 _BOOK = "_tfdp_book"  # on a model: the book of the private optimizer that was compiled in last
 _OWNER = "_tfdp_owner"  # on a weight: the model that trains it privately
+_STEPS = ("train_step", "test_step", "predict_step")  # on a model with a private optimizer: its PrivateTraining's
 _TRAINS = "_tfdp_model"  # on a private optimizer: the model it was compiled into last
 
 
@@ -126,7 +127,8 @@ def _wrap_compile(original):
         _detach(self)
         if private:
             self.__dict__[_ATTACHED] = training = PrivateTraining(self, optimizer)
-            self.__dict__["train_step"] = training.train_step
+            for name in _STEPS:
+                self.__dict__[name] = getattr(training, name)
             self.__dict__[_WITNESS] = Witness(optimizer.book)
             _give_book(self, optimizer.book)
             optimizer.__dict__[_TRAINS] = weakref.ref(self)
@@ -169,7 +171,8 @@ def _wrap_get_compile_config(original):
 def _detach(model: keras.Model) -> None:
     training = model.__dict__.pop(_ATTACHED, None)
     if training is not None:
-        model.__dict__.pop("train_step", None)
+        for name in _STEPS:
+            model.__dict__.pop(name, None)
         model.__dict__.pop(_WITNESS, None)
 
 

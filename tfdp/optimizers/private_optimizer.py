@@ -130,6 +130,13 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         with nothing_to_reduce(self.inner_optimizer):
             type(self.inner_optimizer).apply(self.inner_optimizer, gradients, variables)
 
+    @property
+    def written(self) -> list[tf.Variable]:
+        """All that a release may write: weights, what the inner optimizer and the mechanism keep, counts, the noise's counter."""
+        kept = [v for some in self._state_of_mechanism.value.values() for v in some]
+        own = [v.value for v in (*self._trainable_variables, *self.variables, *kept)]
+        return [*own, *self.book.counters, self._not_finite.value, self.generator.state]
+
     def remember(self, state: State) -> None:
         """What the mechanism makes of a release that was counted; what ``state`` leaves out stays as it is."""
         state = {name: [tf.identity(value) for value in values] for name, values in state.items()}

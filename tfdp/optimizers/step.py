@@ -1,17 +1,18 @@
 """One private step: lot in, one noised release, weights moved."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdp.gradients import Plan, lot_gradients
-from tfdp.gradients.compilation import compiling
+from tfdp.gradients import Plan
 from tfdp.gradients.layer_tree import differentiable, map_tensors
 from tfdp.gradients.losses import overrides_the_loss
+from tfdp.gradients.state import knowing_only, only_metrics_written
 from tfdp.mechanisms import GaussianMechanism, denoised
-from tfdp.mechanisms.gaussian import if_any
+from tfdp.optimizers.core import Core
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 
 
@@ -21,15 +22,29 @@ class PrivateStep:
     A step takes ``(record, present)`` from ``tfdp.data``, in one or several physical batches adds up clipped gradients,
     noises the sum once, divides by the expected lot size, adds the gradient of the weights' regularisers (no data in it),
     counts the step and applies the inner optimizer. An empty lot is released like any other.
+
+    It has three parts, each checked on its graph (``gradients/state.py``): the core (model, loss, clipped sum), which is traced
+    right after it was proven; Keras's metrics, which write nothing but metrics; and the release, which knows of the lot the
+    noised sum alone.
     """
 
-    def __init__(self, model: keras.Model, optimizer: PrivateOptimizer, plan: Plan, expected_lot_size: float):
-        self.model, self.optimizer, self.plan = model, optimizer, plan
-        self.expected_lot_size = float(expected_lot_size)
+    def __init__(
+        self,
+        model: keras.Model,
+        optimizer: PrivateOptimizer,
+        record_spec: Any,
+        expected_lot_size: float,
+        prove: Callable[[], Plan],
+    ):
+        self.model, self.optimizer = model, optimizer
+        self.record_spec, self.expected_lot_size = record_spec, float(expected_lot_size)
+        self._prove = prove
         self.mechanism: GaussianMechanism | None = None
         self.jit_compile = bool(model.jit_compile) and not model.run_eagerly
+        self.traced_beside: list[Callable[[], None]] = []  # what else is traced of a proven model, at once
         with tf.init_scope():
             self._open = tf.Variable(False, trainable=False, name="fit_is_running")
+        self.prove_and_trace()
 
     @property
     def masks_all_it_shows(self) -> bool:
@@ -37,21 +52,47 @@ class PrivateStep:
         user's own) rows can't be told apart."""
         return not self.plan.shares and not overrides_the_loss(self.model)
 
+    def prove_and_trace(self) -> None:
+        """Nothing of the user's runs in between, so that what is proven is what runs, whatever changes later."""
+        self.plan = self._prove()
+        self.trained = list(self.model.trainable_variables)
+        self._traced = self.optimizer.mechanism.copy()
+        self.core = self._new_core(self._traced)
+        for trace in self.traced_beside:
+            trace()
+        if self.model.run_eagerly:
+            self._check_metrics()
+        self._finished = tf.function(self._finish, autograph=False)  # used where nothing else is traced
+
+    def _new_core(self, mechanism: GaussianMechanism) -> Core:
+        ellipsoid = _spec_of(mechanism.ellipsoid(self.optimizer.state_of_mechanism))
+        generator = self.optimizer.generator if mechanism.noise_multiplier != 0 else None
+        core = Core(self.model, self.plan, mechanism.bounded_sum, generator, self.jit_compile)
+        return core.traced(self.record_spec, ellipsoid)
+
     def freeze(self) -> bool:
         """From now on the optimizer's mechanism as it is now. Returns whether that is another one than before.
 
-        A copy: what the ledger's line says of this fit holds whatever becomes of the optimizer's own meanwhile.
+        A copy: what the ledger's line says of this fit holds whatever becomes of the optimizer's own meanwhile. The core holds
+        the clip that it was traced with: another one makes it be traced anew, and proven anew before that.
         """
         own, before = self.optimizer.mechanism, self.mechanism
-        frozen = own.copy()
-        changed = before is not None and not _same_mechanism(before, frozen)
-        self.mechanism = frozen
-        if changed or before is None:
-            # A trace holds the clip that it was made with; noise, added outside of it, would be of the new one.
-            self._compiled = tf.function(self._core, jit_compile=self.jit_compile or None, autograph=False)
-        return changed
+        if not _bounds_alike(self._traced, own):
+            self.prove_and_trace()
+        self.mechanism = own.copy()
+        return before is not None and not _same_mechanism(before, self.mechanism)
 
     def open(self) -> None:
+        """Steps may be taken from now on.
+
+        Raises:
+            ValueError: other weights are trainable than those that the step was proven for.
+        """
+        if [id(v) for v in self.model.trainable_variables] != [id(v) for v in self.trained]:
+            raise ValueError(
+                "The set of trainable weights changed after fit began (a callback froze or unfroze a layer). Change it before fit, and "
+                "compile again with a new optimizer; the model keeps its ledger."
+            )
         self._open.assign(True)
 
     def close(self) -> None:
@@ -80,16 +121,26 @@ class PrivateStep:
 
     def _release(self, state, sums, ellipsoid, not_finite, generator) -> None:
         """Noise the lot's sum and move the weights by it. Without a generator the noise is in the sum already."""
-        model, optimizer, mechanism = self.model, self.optimizer, self.mechanism
+        if tf.executing_eagerly():
+            self._finished(state, sums, ellipsoid, not_finite, generator)
+        else:
+            self._finish(state, sums, ellipsoid, not_finite, generator)
+
+    def _finish(self, state, sums, ellipsoid, not_finite, generator) -> None:
+        known = [t for t in tf.nest.flatten((state, sums, ellipsoid, not_finite)) if tf.is_tensor(t)]
+        with knowing_only(self.model, known, self.optimizer.written):
+            self._move(state, sums, ellipsoid, not_finite, generator)
+
+    def _move(self, state, sums, ellipsoid, not_finite, generator) -> None:
+        optimizer, mechanism = self.optimizer, self.mechanism
         released, state = mechanism.release(state, sums, ellipsoid, self.expected_lot_size, generator)
         if optimizer.denoise is not None:
             noise = mechanism.noise_of_release
             unit = mechanism.unit_of_release(self.expected_lot_size)
             released = denoised(optimizer.denoise, released, noise, unit, ellipsoid)
-        variables = model.trainable_variables
-        gradients = self._with_regularizers(released, variables)
-        gradients = [tf.cast(g, v.dtype) for g, v in zip(gradients, variables, strict=True)]
-        optimizer.release(gradients, variables, state)
+        gradients = self._with_regularizers(released, self.trained)
+        gradients = [tf.cast(g, v.dtype) for g, v in zip(gradients, self.trained, strict=True)]
+        optimizer.release(gradients, self.trained, state)
         if not optimizer.private_logs:
             optimizer.count_not_finite(not_finite)
 
@@ -117,7 +168,7 @@ class PrivateStep:
         record, present = _not_empty(record, present)
         if limit is None:
             return self._physical(record, present, ellipsoid)
-        zeros = [tf.zeros(v.shape, self.mechanism.sum_dtype) for v in self.model.trainable_variables]
+        zeros = [tf.zeros(v.shape, self.mechanism.sum_dtype) for v in self.trained]
         rows = tf.shape(present)[0]
 
         def part(start, sums, not_finite):
@@ -146,32 +197,28 @@ class PrivateStep:
 
     def _physical(self, record, present, ellipsoid) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, y, sample_weight = (*record, None, None)[:3]
-        if self.jit_compile:
-            found = self._compiled(x, y, sample_weight, present, ellipsoid)
-        elif tf.executing_eagerly():
-            # The engine tells examples by the dimension that a graph does not know: run_eagerly, too, needs one.
-            tensors = (x, y, sample_weight, present)
-            specs = map_tensors(lambda t: tf.TensorSpec([None, *t.shape[1:]], t.dtype), tensors)
-            found = self._compiled.get_concrete_function(*specs, ellipsoid)(*tensors, ellipsoid)
-        else:
-            found = self._core(x, y, sample_weight, present, ellipsoid)
-        sums, not_finite, y_pred, loss, outputs = found
-        self._update_metrics(x, y, sample_weight, y_pred, present, loss, outputs)
+        sums, not_finite, y_pred, loss, outputs = self.core(x, y, sample_weight, present, ellipsoid)
+        with only_metrics_written(self.model, "metrics"):
+            self._update_metrics(x, y, sample_weight, y_pred, present, loss, outputs)
         return sums, not_finite
 
-    def _core(self, x, y, sample_weight, present, ellipsoid):
-        with compiling(xla=self.jit_compile):
-            found = lot_gradients(self.model, self.plan, x, y, sample_weight)
-            sums, not_finite = self.mechanism.bounded_sum(found.gradients, present, *if_any(ellipsoid))
-        loss = found.losses.reported(self.plan.shares, present)
-        masks = keras.tree.map_structure(lambda t: getattr(t, "_keras_mask", None), found.y_pred)
-        return sums, not_finite, (found.y_pred, masks), loss, found.losses.outputs
+    def _check_metrics(self) -> None:
+        """Of metrics that run eagerly no graph can be read: they are traced once, to be looked at."""
+        record, present, made = self.core.arguments_and_results
+
+        @tf.function(autograph=False)
+        def update(record, present, y_pred, loss, outputs):
+            x, y, sample_weight = (*record, None, None)[:3]
+            with only_metrics_written(self.model, "metrics"):
+                self._update_metrics(x, y, sample_weight, y_pred, present, loss, outputs)
+
+        update.get_concrete_function(record, present, *made)
 
     def _update_metrics(self, x, y, sample_weight, y_pred, present, loss, outputs) -> None:
         """Keras's metrics over the records of the lot alone. They are not private."""
         model = self.model
         count = tf.reduce_sum(tf.cast(present, tf.float32))
-        penalties = self._penalties(model.trainable_variables)
+        penalties = self._penalties(self.trained)
         model._loss_tracker.update_state(loss + (tf.add_n(penalties) if penalties else 0.0), sample_weight=count)
         if model._compile_loss is not None:
             for tracker, values in zip(model._compile_loss.metrics, outputs, strict=False):
@@ -183,6 +230,18 @@ class PrivateStep:
             if mask is not None:
                 value._keras_mask = kept(mask)
         model.compute_metrics(x, y, y_pred, sample_weight)
+
+
+def _bounds_alike(one: GaussianMechanism, other: GaussianMechanism) -> bool:
+    """Whether they bound examples' gradients in the same way; how much noise comes later is no part of that."""
+    noise = one.calibrated if type(one).bounded_sum.__module__.startswith("tfdp.") else ()
+    settings = [{k: v for k, v in m.get_config().items() if k not in noise} for m in (one, other)]
+    unnoised = [m.noise_multiplier == 0 for m in (one, other)]
+    return type(one) is type(other) and _equal(*settings) and _equal(*unnoised)
+
+
+def _spec_of(tensors: Any) -> Any:
+    return map_tensors(lambda t: tf.TensorSpec(t.shape, t.dtype), tensors)
 
 
 def _same_mechanism(one: GaussianMechanism, other: GaussianMechanism) -> bool:

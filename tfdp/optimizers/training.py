@@ -1,6 +1,7 @@
 """Private training of one model: what ``fit`` does differently, and the private step."""
 
 import contextlib
+import functools
 import math
 import threading
 import warnings
@@ -15,7 +16,7 @@ from tfdp.accounting import Event, NotPrivateEvent
 from tfdp.data import DeclaredDataset, PoissonBatches
 from tfdp.gradients import prove
 from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensors
-from tfdp.gradients.state import no_state_assigned, refuse_stateful
+from tfdp.gradients.state import no_state_assigned, only_metrics_written, refuse_stateful
 from tfdp.optimizers.fit_arguments import check_types, lots_of_fit
 from tfdp.optimizers.full_pass import FullPass, check_full_gradient
 from tfdp.optimizers.past import OpenLine
@@ -54,6 +55,15 @@ class PrivateTraining:
             raise RuntimeError(ONLY_FIT)
         logs = self._step(data)
         return logs if self._replicas is None else self._replicas.logs(logs)
+
+    def test_step(self, data: Any) -> dict:
+        """The model's own, which must not write what it saw into the model: validation may be of training records."""
+        with only_metrics_written(self.model, "validation"):
+            return type(self.model).test_step(self.model, data)
+
+    def predict_step(self, data: Any) -> Any:
+        with only_metrics_written(self.model, "inference"):
+            return type(self.model).predict_step(self.model, data)
 
     @property
     def is_running(self) -> bool:
@@ -94,9 +104,12 @@ class PrivateTraining:
         about = _about(model, lots)
         if self._step is None or model.run_eagerly or not _same(self._about, about):
             # Whatever is traced anew is proved anew: an attribute of the model may have changed what its call does.
-            plan = prove(model, lots.record_spec, lots.head(8))
-            step = PrivateStep if self._replicas is None else ReplicatedStep
-            self._step, self._about = step(model, optimizer, plan, lots.batch_size), about
+            kind = PrivateStep if self._replicas is None else ReplicatedStep
+            sample, rows = lots.head(8), min(lots.batch_size, optimizer.max_physical_batch or lots.batch_size)
+            prover = functools.partial(prove, model, lots.record_spec, sample, math.ceil(rows))
+            self._step, self._about = None, about
+            self._step = kind(model, optimizer, lots.record_spec, lots.batch_size, prover)
+            self._full_pass = None
             model.train_function = None
         arguments["callbacks"] = callbacks = _with_ours_first(arguments["callbacks"], self._opening())
         try:
@@ -149,8 +162,6 @@ class PrivateTraining:
             if self._step.freeze():
                 self.model.train_function = None
                 self.model.make_train_function()
-                if full_pass is not None:
-                    full_pass.renew()
             if lots.seeded:
                 return NotPrivateEvent("a sampling_seed was given: whoever knows the seed knows the lots")
             return self.optimizer.event_of(self._step.mechanism, self.optimizer.state_of_mechanism)

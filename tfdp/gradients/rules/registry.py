@@ -73,19 +73,20 @@ def tapped(output: Any) -> list[tf.Tensor]:
     return found
 
 
+def copied(value: Any) -> Any:
+    """A tensor that is this use's own, with the marks that Keras put on it."""
+    if not tf.is_tensor(value) or not value.dtype.is_floating:
+        return value
+    copy = tf.identity(value)
+    if getattr(value, "_keras_mask", None) is not None:
+        copy._keras_mask = value._keras_mask
+    if getattr(value, "_keras_logits", None) is not None:
+        copy._keras_logits = tf.identity(value._keras_logits)
+    return copy
+
+
 def at_output(layer: keras.Layer, call: Callable, watch: Callable, args: tuple, kwargs: dict) -> Tapped:
     """Taps at the layer's outputs (copies: a layer may hand on its input)."""
-
-    def copied(value):
-        if not tf.is_tensor(value) or not value.dtype.is_floating:
-            return value
-        copy = tf.identity(value)
-        if getattr(value, "_keras_mask", None) is not None:
-            copy._keras_mask = value._keras_mask
-        if getattr(value, "_keras_logits", None) is not None:
-            copy._keras_logits = tf.identity(value._keras_logits)
-        return copy
-
     output = keras.tree.map_structure(copied, call(*args, **kwargs))
     return Tapped(output, tapped(output))
 

@@ -1,0 +1,139 @@
+"""What one lot shows of each of its rows: all that the engine makes a row's gradient of.
+
+That is the row's own loss, its row of the inputs of every recorded call, and its row of the gradient there (the cotangent),
+taken from the joint objective as the step takes it. Rules treat rows one by one, so if none of this depends on the other rows, no
+gradient does. Of large tensors a few random projections are compared: a difference hides from them with probability 0.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from tfdp.gradients.draws import SEED, following
+from tfdp.gradients.engine import Forward
+from tfdp.gradients.layer_tree import flat_tensors
+from tfdp.gradients.made_up import size_of
+from tfdp.gradients.plan import Plan
+from tfdp.gradients.recording import Call
+from tfdp.gradients.trial import Trial, unpacked
+
+PROJECTIONS = 4
+_POOL = 2**16 + 1  # random numbers that projections are made of
+
+
+@dataclasses.dataclass
+class Sight:
+    """One lot, seen row by row.
+
+    Attributes:
+        own: ``[B]``, each row's own loss.
+        tensors: ``[n, B, 1 + projections]`` of each tensor that a recorded call is made of: size and projections of the row.
+        of_the_lot: what a loss that makes one number of a lot says of this one, and activity regularisers; each with ``[B]``,
+            what it says of each row alone.
+    """
+
+    own: np.ndarray
+    tensors: np.ndarray
+    of_the_lot: list[tuple[np.ndarray, np.ndarray]]
+
+    def rows(self, places: Any) -> "Sight":
+        return Sight(self.own[places], self.tensors[:, places], self.of_the_lot)
+
+    @property
+    def values(self) -> list[np.ndarray]:
+        """Own losses first, then tensor after tensor."""
+        return [self.own[:, None], *self.tensors]
+
+
+class View:
+    """A traced look at lots, by a plan. Tensors are numbered; ``layers`` says whose they are."""
+
+    def __init__(self, trial: Trial, plan: Plan):
+        self.trial, self.plan, self.taps = trial, plan, plan.taps
+        self.layers: list[keras.Layer] = []
+        self.calls: list[Call] = []
+        self.added_by: list[str] = []
+        self.draws = self.reduces_by_itself = False
+        spec = (trial.spec, tf.TensorSpec([None]), tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32), SEED)
+        self._function = tf.function(self._look, input_signature=spec, autograph=False)
+
+    @property
+    def graph(self) -> tf.Graph:
+        return self._function.get_concrete_function().graph
+
+    def __call__(self, lot: Any, order: Any = None, scales: Any = None, shares: list[str] | None = None) -> Sight:
+        """
+        Args:
+            lot: the records.
+            order: where each row's random numbers are taken from; in order if not given.
+            scales: what each row's own loss counts in the joint objective; 1 if not given.
+            shares: what losses added for the whole lot are; the plan's if not given.
+        """
+        size = size_of(lot)
+        order = np.arange(size) if order is None else order
+        scales = np.ones(size) if scales is None else scales
+        shares = (self.plan.shares or ["mean"] * len(self.added_by)) if shares is None else shares
+        counts = [{"mean": float(size), "sum": 1.0, "none": 0.0}[share] for share in shares]
+        factors = np.zeros(0) if not counts else np.asarray(counts)
+        arguments = (np.float32(scales), np.float32(factors), np.int32(order))
+        own, tensors, of_the_lot = self.trial.run(self._function, lot, *arguments, self.trial.secret)
+        return Sight(own, tensors, of_the_lot)
+
+    def _look(self, record, scales, factors, order, secret):
+        x, y, sample_weight = unpacked(record)
+        with tf.GradientTape() as tape, following(order):
+            forward = Forward(tape, self.trial.model, self.plan, x, y, sample_weight, secret)
+            losses, model = forward.losses, self.trial.model
+            own = losses.own()
+            objective = tf.reduce_sum(scales * own)
+            objective += sum(loss * factors[number] for number, loss in enumerate(losses.added))
+            objective *= forward.scale
+        calls = forward.record.sites()
+        found = iter(tape.gradient(objective, [tap for call in calls for tap in call.taps]))
+        tensors, self.layers = [], []
+        for call in calls:
+            cotangents = [next(found) for _ in call.taps]
+            seen = [t for t in flat_tensors((call.args, call.kwargs, call.kept)) if _is_number(t)]
+            seen += [t._keras_mask for t in seen if getattr(t, "_keras_mask", None) is not None]
+            for tensor in (*seen, *(tf.convert_to_tensor(d) for d in cotangents if d is not None)):
+                tensors.append(by_row(tensor, forward.batch, len(tensors)))
+                self.layers.append(call.layer)
+        self.calls, self.added_by, self.draws = forward.record.calls, losses.added_by, forward.drawn.count > 0
+        self.reduces_by_itself = losses.reduces_by_itself
+        of_the_lot = list(losses.activity_of_the_lot)
+        if losses.reduces_by_itself:
+            of_the_lot.append((losses.of_the_lot(model, x, y, forward.y_pred, sample_weight), losses.main))
+        stacked = tf.stack(tensors) if tensors else tf.zeros([0, forward.batch, 1 + PROJECTIONS])
+        return own, stacked, of_the_lot
+
+
+def by_row(tensor: tf.Tensor, batch: tf.Tensor, number: int) -> tf.Tensor:
+    """``[B, 1 + projections]``. A tensor that has no rows, or not as many for each example, is the same to all.
+
+    The ``number`` chooses the projections.
+    """
+    values, rows = tf.cast(tensor, tf.float32), tf.constant(1)
+    if values.shape.rank and values.shape[0] is None:
+        first = tf.shape(values)[0]
+        rows = tf.where((first % batch == 0) & (first > 0), batch, 1)
+    flat = tf.reshape(values, tf.stack([rows, tf.size(values) // rows]))
+    width = tf.shape(flat)[1]
+    pool = _pool()[(number * 7919) % (_POOL // 2) :]
+    pool = tf.tile(pool, [width // tf.shape(pool)[0] + 1, 1])[:width]
+    size = tf.sqrt(tf.reduce_mean(tf.square(flat), 1, keepdims=True))
+    projected = tf.matmul(flat, pool) / tf.sqrt(tf.cast(tf.maximum(width, 1), tf.float32))
+    return tf.broadcast_to(tf.concat([size, projected], 1), tf.stack([batch, 1 + PROJECTIONS]))
+
+
+@functools.cache
+def _pool() -> tf.Tensor:
+    with tf.init_scope():  # one for all graphs
+        return tf.constant(np.random.default_rng(7).normal(size=[_POOL, PROJECTIONS]), tf.float32)
+
+
+def _is_number(tensor: tf.Tensor) -> bool:
+    return tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool

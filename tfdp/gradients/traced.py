@@ -1,0 +1,248 @@
+"""What a traced graph does, nested functions included: the variables it reads and assigns, and where its random numbers come from.
+
+What a model's code does in Python, at the time of tracing, can be watched only in part. What it left in the graph is all that
+a step will ever do, so it is read here: every operation, every function that one calls, every branch and loop.
+"""
+
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+SECRET = 1  # made of the secret seed
+KEPT = 2  # made of a value that is kept from lot to lot
+
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_BRANCHES = {"If": "then_branch else_branch", "StatelessIf": "then_branch else_branch"}
+_SWITCHES = ("Case", "StatelessCase")
+_LOOPS = ("While", "StatelessWhile")
+_ASSIGNS = re.compile(
+    r"Assign.*VariableOp|ResourceScatter.*|ResourceStridedSliceAssign|Resource(Sparse)?(Apply|Accumulator).*|"
+    r"LookupTable(Insert|Import|Remove).*|Rng(ReadAnd)?Skip|NonDeterministicInts|Stateful(Uniform|Standard|Truncated|Random).*"
+)
+_READS = re.compile(r"ReadVariableOp|ResourceGather(Nd)?|LookupTable(Find|Size|Export)(V\d)?")
+_DRAWS = re.compile(r"Stateless(Random|TruncatedNormal|Parameterized|Multinomial|Shuffle|Sample).*|RandomIndexShuffle")
+_SEEDS = re.compile(r"StatelessRandomGet.*")
+_SEED_INPUTS = ("seed", "seed2", "key", "counter")
+_HANDED_ON = ("Identity", "Cast", "Bitcast", "FloorMod", "StatelessRandomGetKeyCounter")
+_PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
+_HARMLESS = re.compile(
+    r"Assert|VarIsInitializedOp|TensorArray.*|CudnnRNN.*|Placeholder.*|_Arg|_Retval|NoOp|HashTableV2"
+)
+_MANY = 256  # rounds of a loop: each changes a label of a tensor for good, or is the last
+
+
+class Place(NamedTuple):
+    """An operation, for messages."""
+
+    kind: str
+    name: str
+
+
+@dataclasses.dataclass
+class Draw:
+    """A random operation, and the tensor that its seed is."""
+
+    place: Place
+    secret: bool
+    seed: object
+    what: tuple  # kind, type and shape
+
+
+@dataclasses.dataclass
+class Findings:
+    """Of a graph and all that it calls. Variables are known by the ``id`` of their handle; None where it can't be told."""
+
+    reads: set[int] = dataclasses.field(default_factory=set)
+    assigned: list[tuple[int | None, Place]] = dataclasses.field(default_factory=list)
+    draws: list[Draw] = dataclasses.field(default_factory=list)
+    refused: list[Place] = dataclasses.field(default_factory=list)  # stateful, and on no list
+    labels: list[int] = dataclasses.field(default_factory=list)  # of the tensors that were asked about
+
+
+class _Value(NamedTuple):
+    """What is known of a tensor: its labels, the variable it is a handle of, and the seed that it is."""
+
+    labels: int = 0
+    handle: int | None = None
+    seed: object = None
+
+
+_NOTHING = _Value()
+
+
+def findings(
+    graph: tf.Graph,
+    operations: Sequence[tf.Operation],
+    secrets: Iterable[tf.Tensor] = (),
+    kept: frozenset[int] = frozenset(),
+    asked: Iterable[tf.Tensor] = (),
+) -> Findings:
+    """What these operations of the graph do.
+
+    Args:
+        graph: a function's graph, or that of a branch or loop that is being traced.
+        operations: some of its operations, in their order.
+        secrets: the tensors that are secret seeds.
+        kept: the handles of variables whose values must not reach the tensors ``asked`` about.
+    """
+    reader = _Reader(kept)
+    values = {inside.ref(): _Value(handle=_handle(outside)) for outside, inside in getattr(graph, "captures", ())}
+    values |= {tensor.ref(): _Value(SECRET, seed=tensor.ref()) for tensor in secrets}
+    reader.read(operations, values)
+    reader.found.labels = [values.get(tensor.ref(), _NOTHING).labels for tensor in asked]
+    return reader.found
+
+
+def outside_of(tensor: tf.Tensor) -> tf.Tensor:
+    """What a tensor is that branches, loops or functions captured: the one in the outermost graph that has it."""
+    while hasattr(getattr(tensor, "graph", None), "captures"):
+        captured = next((outer for outer, inner in tensor.graph.captures if inner is tensor), None)
+        if captured is None:
+            return tensor
+        tensor = captured
+    return tensor
+
+
+def _handle(tensor: tf.Tensor) -> int | None:
+    return id(outside_of(tensor)) if tensor.dtype == tf.resource else None
+
+
+class _Reader:
+    """Goes through a graph in the order of its operations, and into what they call."""
+
+    def __init__(self, kept: frozenset[int]):
+        self.found, self._kept = Findings(), kept
+        self._known: dict[tuple, list[_Value]] = {}
+
+    def read(self, operations: Sequence[tf.Operation], values: dict) -> None:
+        for operation in operations:
+            given = [values.get(tensor.ref(), _NOTHING) for tensor in operation.inputs]
+            if operation.type == "Placeholder" and operation.outputs and operation.outputs[0].ref() in values:
+                continue
+            made = self._made_by(operation, given)
+            for tensor, value in zip(operation.outputs, made, strict=True):
+                values[tensor.ref()] = value
+
+    def _made_by(self, operation: tf.Operation, given: list[_Value]) -> list[_Value]:
+        kind = operation.type
+        if kind in _CALLS:
+            return self._called(operation, "f", given)
+        if kind in _BRANCHES or kind in _SWITCHES:
+            return self._branched(operation, given)
+        if kind in _LOOPS:
+            return self._looped(operation, given)
+        self._note(operation, given)
+        return self._labelled(operation, given)
+
+    def _labelled(self, operation: tf.Operation, given: list[_Value]) -> list[_Value]:
+        labels = 0
+        for value in given:
+            labels |= value.labels
+        if _READS.fullmatch(operation.type) and given[0].handle in self._kept:
+            labels |= KEPT
+        handles = [value.handle for value in given if value.handle is not None]
+        seeds = [value.seed for value in given if value.seed is not None]
+        made = []
+        for tensor in operation.outputs:
+            own = labels
+            if not (tensor.dtype.is_integer or tensor.dtype == tf.variant):
+                own &= ~SECRET
+            handle = handles[0] if tensor.dtype == tf.resource and len(handles) == 1 else None
+            handed_on = len(seeds) == 1 and operation.type in _HANDED_ON
+            made.append(_Value(own, handle, (seeds[0] if handed_on else tensor.ref()) if own & SECRET else None))
+        return made
+
+    def _note(self, operation: tf.Operation, given: list[_Value]) -> None:
+        kind, place = operation.type, Place(operation.type, operation.name)
+        if _READS.fullmatch(kind):
+            self.found.reads.add(given[0].handle)
+        elif _ASSIGNS.fullmatch(kind):
+            self.found.assigned.append((given[0].handle, place))
+        elif _DRAWS.fullmatch(kind) and not _SEEDS.fullmatch(kind):
+            self._note_draw(operation, given, place)
+        elif kind in _PYTHON or (operation.op_def.is_stateful and not _HARMLESS.fullmatch(kind)):
+            self.found.refused.append(place)
+
+    def _note_draw(self, operation: tf.Operation, given: list[_Value], place: Place) -> None:
+        names = [argument.name for argument in operation.op_def.input_arg]
+        seeds = [value for name, value in zip(names, given, strict=True) if name in _SEED_INPUTS]
+        secret = bool(seeds) and all(value.labels & SECRET for value in seeds)
+        output = operation.outputs[0]
+        shape = None if output.shape.rank is None else tuple(output.shape)
+        self.found.draws.append(
+            Draw(place, secret, seeds[0].seed if secret else None, (operation.type, output.dtype, shape))
+        )
+
+    def _function(self, operation: tf.Operation, name: str, given: list[_Value]) -> list[_Value]:
+        key = (name, tuple((value.labels, value.handle, value.seed) for value in given))
+        if key not in self._known:
+            graph = operation.graph._get_function(name).graph
+            values = {tensor.ref(): value for tensor, value in zip(graph.inputs, given, strict=True)}
+            self._known[key] = [_NOTHING] * len(graph.outputs)
+            self.read(graph.get_operations(), values)
+            self._known[key] = [values.get(tensor.ref(), _NOTHING) for tensor in graph.outputs]
+        return self._known[key]
+
+    def _called(self, operation: tf.Operation, attribute: str, given: list[_Value]) -> list[_Value]:
+        return self._function(operation, operation.get_attr(attribute).name, given)
+
+    def _branched(self, operation: tf.Operation, given: list[_Value]) -> list[_Value]:
+        chosen_by, given = given[0].labels & KEPT, given[1:]
+        if operation.type in _BRANCHES:
+            names = [operation.get_attr(name).name for name in _BRANCHES[operation.type].split()]
+        else:
+            names = [function.name for function in operation.get_attr("branches")]
+        ways = [self._function(operation, name, given) for name in names]
+        return [_either(values, chosen_by) for values in zip(*ways, strict=True)]
+
+    def _looped(self, operation: tf.Operation, given: list[_Value]) -> list[_Value]:
+        for _ in range(_MANY):
+            self._called(operation, "cond", given)
+            after = self._called(operation, "body", given)
+            joined = [_either((one, other), 0) for one, other in zip(given, after, strict=True)]
+            if joined == given:
+                break
+            given = joined
+        return given
+
+
+def _either(values: Sequence[_Value], labels: int) -> _Value:
+    """What is known of a tensor that is one of these: it is secret if all of them are, and kept if one is."""
+    secret = all(value.labels & SECRET for value in values)
+    labels |= (SECRET if secret else 0) | (KEPT if any(value.labels & KEPT for value in values) else 0)
+    handles, seeds = ({getattr(value, name) for value in values} for name in ("handle", "seed"))
+    return _Value(labels, handles.pop() if len(handles) == 1 else None, seeds.pop() if len(seeds) == 1 else None)
+
+
+class Segment:
+    """The operations that are added to the graph being traced, from here on."""
+
+    def __init__(self):
+        self.graph = tf.compat.v1.get_default_graph()
+        self._start = len(self.graph.get_operations())
+
+    def operations(self) -> list[tf.Operation]:
+        return self.graph.get_operations()[self._start :]
+
+    def strangers(self, known: Iterable[tf.Tensor]) -> list[Place]:
+        """Operations that are given a tensor from outside which is none of these, no constant and no variable."""
+        operations = self.operations()
+        own = {id(operation) for operation in operations}
+        known = {outside_of(tensor).ref() for tensor in known}
+        found = []
+        for operation in operations:
+            given = operation.outputs if operation.type == "Placeholder" else operation.inputs
+            for tensor in given:
+                inside = id(tensor.op) in own and tensor.op.type != "Placeholder"
+                if not inside and not _is_public(outside_of(tensor), known):
+                    found.append(Place(operation.type, operation.name))
+        return found
+
+
+def _is_public(tensor: tf.Tensor, known: set) -> bool:
+    if tensor.ref() in known or tensor.dtype == tf.resource or not hasattr(tensor, "op"):
+        return True
+    return isinstance(getattr(tensor, "graph", None), tf.Graph) is False or tensor.op.type == "Const"
