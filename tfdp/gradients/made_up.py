@@ -74,11 +74,11 @@ class Records:
         """
         if self.real:
             return
-        for number, (part, spec) in enumerate(self._leaves()):
+        for number, (_, spec) in enumerate(self._leaves()):
             if spec is not None and spec.dtype.is_integer:
-                limits = spec.dtype.limits
+                limits = np.iinfo(spec.dtype.as_numpy_dtype)
                 candidates = {*MARKS, *ends, *self._largest_of_sample(number)}
-                found = [v for v in sorted(candidates) if limits[0] <= v <= limits[1] and runs(self._with(number, v))]
+                found = [v for v in sorted(candidates) if limits.min <= v <= limits.max and runs(self._with(number, v))]
                 self._values[number] = found
         if any(self._values.values()):
             fresh = self._drawn(ROWS)
