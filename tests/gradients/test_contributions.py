@@ -191,6 +191,10 @@ def test_ellipsoids(values):
     scales = tf.constant(random.uniform(0.5, 2, image[-1]).astype("f4"))
     moved = contributions(lambda: Convolved(*image), image[-1], ellipsoid=Ellipsoid([scales]))
     assert length(moved / scales.numpy()) <= MOST
+    ids, d = tf.zeros([1, 20_000], tf.int32), tf.constant(VALUES[values]((1, 20_000, 4), 1))
+    scales = tf.constant(random.uniform(0.5, 2, (1000, 4)).astype("f4"))
+    moved = contributions(lambda: Rows(ids, d, (1000, 4)), (1000, 4), ellipsoid=Ellipsoid([scales]))
+    assert length(moved / scales.numpy()) <= MOST
     a, d = (tf.constant(VALUES[values]((1, 1, 700, 200), axis)) for axis in (2, 3))
     scales = tf.constant(random.uniform(0.5, 2, (200, 200)).astype("f4"))
     moved = contributions(lambda: OuterSum(a, d, (200, 200)), (200, 200), ellipsoid=Ellipsoid([scales]))

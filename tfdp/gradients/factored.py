@@ -338,17 +338,16 @@ class Rows(PerExampleGradient):
         return Rows(cut(self.ids), cut(self.d), self.shape)
 
     def squared_norms(self, stretch=None):
+        form = form_of_norms()
+        if form == MATERIALISED or (form is None and self._kept()):
+            self._built = self.materialise()
+            return sum_of_squares(self._built if stretch is None else self._built * stretch, [1, 2])
         if stretch is not None:  # all places of a row are stretched alike: their sum is
             return Rows(self.ids, self.d * tf.gather(stretch, self.ids), self.shape).squared_norms()
-        form = form_of_norms()
-        places = self.d.shape[1]
-        if places == 1 and form is None:
+        if self.d.shape[1] == 1 and form is None:
             return sum_of_squares(self.d, [1, 2])
         if form == GRAM:
             return self._gram()
-        if form == MATERIALISED or self._kept():
-            self._built = self.materialise()
-            return sum_of_squares(self._built, [1, 2])
         # A token that occurs several times in an example is one row of its gradient: its places are summed first.
         return self._sums_of_all_places() if under_xla() else self._sums_of_repeated_places()
 
@@ -421,7 +420,7 @@ class Rows(PerExampleGradient):
         return tf.square(2 * of_sum(count) * length)
 
     def weighted_sum(self, coefficients, keep=None):
-        if self._built is not None and self._kept():
+        if self._built is not None:
             return weighted_sum_of(self._built, coefficients, keep)
         d = weighted(self.d, coefficients)
         return tf.math.unsorted_segment_sum(
