@@ -100,7 +100,7 @@ def test_the_norm_of_a_sum_that_cancels_is_not_understated(form):
     norms = np.sqrt(gradient.squared_norms().numpy())
     for i in range(64):
         summed = gradient.weighted_sum(tf.one_hot(i, 64)).numpy()
-        assert np.linalg.norm(summed) <= norms[i]
+        assert np.linalg.norm(np.float64(summed)) <= norms[i] * (1 + 1e-5)
 
 
 def test_uses_of_one_weight_are_summed_before_the_norm(factors):

@@ -194,7 +194,7 @@ def test_the_norm_of_rows_that_cancel_is_not_understated(form: str, digits: floa
     with forced(form):
         norms = np.sqrt(gradient.squared_norms().numpy())
     for i in range(32):
-        assert np.linalg.norm(gradient.weighted_sum(tf.one_hot(i, 32)).numpy()) <= norms[i]
+        assert np.linalg.norm(np.float64(gradient.weighted_sum(tf.one_hot(i, 32)))) <= norms[i] * (1 + 1e-5)
 
 
 def test_the_selection_has_every_rule_and_every_family_of_cases():

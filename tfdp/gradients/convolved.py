@@ -15,10 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from tfdp.gradients.factored import (
-    EPSILON,
+from tfdp.gradients.allowances import (
     SUMMATION,
     TINY,
+    of_sum,
+    raised,
+    squared_norm_of_grams,
+)
+from tfdp.gradients.factored import (
+    MANY_PLACES,
     OuterSum,
     PerExampleGradient,
     cheaper_form,
@@ -29,7 +34,7 @@ from tfdp.gradients.factored import (
     weighted_sum_of,
     worth_keeping,
 )
-from tfdp.gradients.forms import GRAM, MATERIALISED, allowed, form_of_norms
+from tfdp.gradients.forms import GRAM, MATERIALISED, form_of_norms
 
 _CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
 _FEW_CHANNELS = 32  # with fewer, one step makes a thin matrix: a row of the kernel's steps is taken together
@@ -167,38 +172,50 @@ class Convolved(PerExampleGradient):
         self.counts = [_size(self.d, 1 + axis) for axis in range(len(window.strides))]
         self.places = _product(self.counts)
         self._built: list[tf.Tensor] | None = None  # the gradients, cut as `_products` cuts them
+        self._again = False  # whether the sum is made of them without their having been kept
 
     def squared_norms(self, stretch=None):
-        width, filters = math.prod(self.shape[:-1]), self.shape[-1]
-        a2, d2, places = self._sizes()
         if stretch is None and self._form() == GRAM:
-            squared = tf.maximum(self._gram(), 0.0)
-            return squared + allowed(4 * EPSILON) * a2 * d2 + places * TINY * (width * d2 + filters * a2)
+            return self._gram()
         parts = self._products()
-        if worth_keeping(math.prod(self.shape)):
+        if self._kept():
             self._built = parts
-        slack = allowed(2 * EPSILON) * tf.sqrt(places) * tf.sqrt(a2) * tf.sqrt(d2)
+        self._again = not self._kept() and self._many_places()
+        stretched = parts
         if stretch is not None:  # inner products of places know nothing of single coordinates
             stretches = tf.split(self._cut_like_products(stretch), len(parts))
-            parts = [part * t for part, t in zip(parts, stretches, strict=True)]
-            slack *= largest_stretch(stretch)
-        squared = tf.add_n([sum_of_squares(part, [1, 2]) for part in parts])
-        return tf.square(tf.sqrt(squared) + slack)
+            stretched = [part * t for part, t in zip(parts, stretches, strict=True)]
+        squared = tf.add_n([sum_of_squares(part, [1, 2]) for part in stretched])
+        if self._kept() or self._again:
+            return squared
+        # T terms are added up here, and in the vector that is summed later.
+        slack = 2 * of_sum(self.places) * self._scale()
+        return raised(squared, slack if stretch is None else slack * largest_stretch(stretch))
 
-    def _sizes(self) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Sums over t of ``||a_t||^2`` and ``||d_t||^2``, and the number of places.
+    def _kept(self) -> bool:
+        """Whether gradients, once built for their norms, are kept for the sum: with as many places as numbers in a patch there
+        are no more of them than in ``d``."""
+        width, filters = math.prod(self.shape[:-1]), self.shape[-1]
+        return worth_keeping(width * filters, self.places * filters if isinstance(self.places, int) else None)
 
-        By Cauchy and Schwarz ``S^2 = (sum_t ||a_t|| ||d_t||)^2`` is at most their product. What norms allow for in either form
-        is what an OuterSum of these places allows for.
-        """
+    def _many_places(self) -> bool:
+        return not isinstance(self.places, int) or self.places > MANY_PLACES
+
+    def _scale(self) -> tf.Tensor:
+        """At least ``S = sum_t ||a_t|| ||d_t||``: by Cauchy and Schwarz its square is at most the product of the sums over t of
+        ``||a_t||^2`` and ``||d_t||^2``."""
         width, filters = math.prod(self.shape[:-1]), self.shape[-1]
         x2, d2 = (sum_of_squares(v, range(1, len(v.shape))) for v in (self._seen(), self.d))
         places = tf.cast(tf.shape(self._d())[1], tf.float32)
-        return self.window.cover * x2 + places * width * TINY, d2 + places * filters * TINY, places
+        a2 = self.window.cover * x2 + places * width * TINY
+        return tf.sqrt(a2) * tf.sqrt(d2 + places * filters * TINY)
 
     def weighted_sum(self, coefficients, keep=None):
-        if self._built is not None:
-            sums = [weighted_sum_of(part, coefficients, keep) for part in self._built]
+        if self._built is not None or self._again:
+            # Not the same tensors, or they would stay in memory: only the same numbers.
+            with tf.control_dependencies([] if self._built is not None else [coefficients]):
+                parts = self._built or self._products()
+            sums = [weighted_sum_of(part, coefficients, keep) for part in parts]
             return self._in_order(tf.concat(sums, 0)[None])[0]
         x = rows(self._seen(), tf.not_equal(coefficients, 0) if keep is None else keep)
         d = weighted(self.d, coefficients)
@@ -211,8 +228,8 @@ class Convolved(PerExampleGradient):
     def inner_products(self, v):
         """The convolution is linear in its kernel, with ``g`` for a gradient: ``g . v`` is its output at ``v``, times ``d``."""
         inner = tf.reduce_sum(self._convolution(self._seen(), v) * self.d, range(1, len(self.d.shape)))
-        a2, d2, places = self._sizes()
-        return inner - (SUMMATION + 2 * EPSILON * tf.sqrt(places)) * tf.norm(v) * tf.sqrt(a2) * tf.sqrt(d2)
+        share = SUMMATION + of_sum(math.prod(self.shape[:-1])) + of_sum(self.places)
+        return inner - share * tf.norm(v) * self._scale()
 
     def _convolution(self, x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
         window = self.window
@@ -279,13 +296,14 @@ class Convolved(PerExampleGradient):
         return [k // b for k, b in zip(self.window.kernel_size, block, strict=True)], block
 
     def _gram(self) -> tf.Tensor:
-        """``sum_{t,u} (a_t . a_u)(d_t . d_u)``; the inner products of patches add up over the offsets."""
+        """Squared norms, from the places' inner products; those of patches add up over the offsets."""
         d, seen = self._d(), math.prod(self.window.block) * self.shape[-2]
         shape = tf.stack([tf.shape(self.x)[0], self.places, seen])
         views = Views(self.x, self.window, self.counts).channels_last()
         grams = _one_by_one(views, lambda view: tf.linalg.matmul(*[tf.reshape(view, shape)] * 2, transpose_b=True))
-        patches_gram = tf.add_n(grams)
-        return tf.reduce_sum(patches_gram * tf.matmul(d, d, transpose_b=True), [1, 2])
+        d_gram = tf.matmul(d, d, transpose_b=True)
+        width, filters = math.prod(self.shape[:-1]), self.shape[-1]
+        return squared_norm_of_grams(tf.add_n(grams), d_gram, width, filters, of_sum(self.places))
 
     def _form(self) -> str:
         form = self.form or form_of_norms()

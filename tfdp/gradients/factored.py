@@ -13,11 +13,13 @@ four questions without building that tensor where it can avoid it:
 
 and can be asked for ``some(cut)`` of the examples.
 
-Norms are upper bounds. The clip's guarantee needs ``c[i] * ||g[i]|| <= C`` for the vector that is really summed, while a
-norm is computed by other floating-point operations than the sum: where the terms of ``g[i]`` cancel, the computed norm
-may be far too small. Both computations err by at most about ``eps * S`` with ``S = sum_t ||a_t|| ||d_t||``, so the norms
-returned carry that allowance, and inner products are smaller by ``||v||`` times it (they are taken from norms). It is invisible (1e-5 relative) unless terms cancel by five digits. Likewise for squares
-that underflow. Norms that overflow are infinite, and such an example is left out.
+Norms are upper bounds. The clip's guarantee needs ``c[i] * ||g[i]|| <= C`` for the vector that is really summed. Where ``g[i]``
+is built for its norm and kept, the sum is made of the very same numbers, and there is nothing to allow for. Where the sum is
+computed by other floating-point operations than the norm, and terms of ``g[i]`` cancel, the computed norm may be far too
+small, or a little where equal terms are rounded alike. Either computation errs by at most a share of
+``S = sum_t ||a_t|| ||d_t||`` that grows with the number of places (``gradients/allowances.py``), so the norms returned carry that
+allowance, and inner products are smaller by ``||v||`` times it (they are taken from norms). Likewise for squares that underflow.
+Norms that overflow are infinite, and such an example is left out.
 """
 
 import abc
@@ -26,14 +28,22 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from tfdp.gradients.allowances import (
+    SUMMATION,
+    TINY,
+    of_product,
+    of_reduction,
+    of_sum,
+    raised,
+    squared_norm_of_grams,
+)
 from tfdp.gradients.compilation import under_xla
-from tfdp.gradients.forms import GRAM, MATERIALISED, allowed, form_of_norms
+from tfdp.gradients.forms import GRAM, MATERIALISED, form_of_norms
 
-EPSILON = 2.0**-23  # spacing of float32 at 1
-TINY = 2.0**-126  # a float32 product below this reads as 0
-SUMMATION = 2.0**-15  # of the sum of all terms' sizes: more than float32 sums of 10^7 products err by, taken in blocks
+MANY_PLACES = 1024  # with more, allowances that grow with them would be seen
 _WORTH_KEEPING = 2**14  # numbers an example: gradients of that size, once built for their norms, are kept for the sum
 _TRAFFIC = 16  # multiplications in the time of writing a number and reading it twice
+_FEW_SQUARES = 4096  # whose sum errs by less than 4e-6
 _WORTH_A_BRANCH = 1024  # numbers an example: with fewer, copying them costs less than a branch
 
 
@@ -64,8 +74,11 @@ def weighted_sum_of(gradients: tf.Tensor, coefficients: tf.Tensor, keep: tf.Tens
 def sum_of_squares(values: tf.Tensor, axes: Sequence[int]) -> tf.Tensor:
     """Reads the values once, where ``reduce_sum(square(values))`` writes their squares and reads those."""
     if under_xla():  # has no such operation, and needs none
-        return tf.reduce_sum(tf.square(values), axes)
-    return tf.square(tf.raw_ops.EuclideanNorm(input=values, axis=list(axes)))
+        squared = tf.reduce_sum(tf.square(values), axes)
+    else:
+        squared = tf.square(tf.raw_ops.EuclideanNorm(input=values, axis=list(axes)))
+    count = tf.TensorShape([values.shape[axis] for axis in axes]).num_elements()
+    return squared if count is not None and count <= _FEW_SQUARES else (1 + of_reduction(count)) * squared
 
 
 def largest_stretch(stretch: tf.Tensor) -> tf.Tensor:
@@ -73,9 +86,10 @@ def largest_stretch(stretch: tf.Tensor) -> tf.Tensor:
     return tf.maximum(tf.reduce_max(stretch), 1.0)
 
 
-def worth_keeping(size: int) -> bool:
-    """Whether so many numbers an example are few enough to stay in memory between norms and sum."""
-    return size <= _WORTH_KEEPING
+def worth_keeping(size: int, factors: int | None = None) -> bool:
+    """Whether so many numbers an example may stay in memory between norms and sum: they are few, or no more than there are
+    in the factors, which need not stay then."""
+    return size <= _WORTH_KEEPING or (factors is not None and size <= factors)
 
 
 def cheaper_form(places: int, p: int, q: int) -> str:
@@ -188,26 +202,15 @@ class OuterSum(PerExampleGradient):
     def squared_norms(self, stretch=None):
         if stretch is not None:
             return self._stretched_norms(self._taken_apart(stretch))
-        # Squares below TINY read as 0, yet the other factor may be large: each sum of squares is raised by what it lost.
-        p, q = self.a.shape[3], self.d.shape[3]
-        a2 = sum_of_squares(self.a, [3]) + p * TINY
-        d2 = sum_of_squares(self.d, [3]) + q * TINY
         if self.a.shape[2] == 1 and form_of_norms() is None:
             # ||a (x) d|| = ||a|| ||d||: nothing can cancel. A form that is forced is taken at one place as well.
-            return tf.reduce_sum(a2 * d2, [1, 2])
-        a1, d1 = tf.sqrt(a2), tf.sqrt(d2)
-        scale = tf.square(tf.reduce_sum(a1 * d1, 2))  # S^2 of each group
+            return tf.reduce_sum(tf.multiply(*self._squares()), [1, 2])
         if self._form() == GRAM:
-            # a_t . a_u errs by about eps ||a_t|| ||a_u||, d_t . d_u likewise: their products, over all places, by 2 eps S^2.
-            # As much again for the vector that is summed later, which errs by e ~ eps S: its square by 2 ||g|| e.
-            lost = p * TINY * tf.square(tf.reduce_sum(d1, 2)) + q * TINY * tf.square(tf.reduce_sum(a1, 2))
-            squared = tf.maximum(self._gram(), 0.0) + allowed(4 * EPSILON) * scale + lost
+            squared = self._gram()
         else:
-            places = tf.cast(tf.shape(self.a)[2], tf.float32)
             squared = sum_of_squares(self._products(), [2, 3])
-            # T terms are added up, here and in the vector that is summed later: each errs by about eps sqrt(T) S.
-            slack = allowed(2 * EPSILON) * tf.sqrt(places) * tf.sqrt(scale)
-            squared = tf.square(tf.sqrt(squared) + slack)
+            if not self._kept():  # T terms are added up here, and in the vector that is summed later
+                squared = raised(squared, 2 * self._of_places() * tf.reduce_sum(self._lengths(), 2))
         return tf.reduce_sum(squared, 1)
 
     def _stretched_norms(self, stretch: tf.Tensor) -> tf.Tensor:
@@ -216,28 +219,49 @@ class OuterSum(PerExampleGradient):
         p, q = self.a.shape[3], self.d.shape[3]
         largest = largest_stretch(stretch)
         if self.a.shape[2] == 1:
-            a2, d2 = (tf.square(v[:, :, 0]) for v in (self.a, self.d))
-            seen = tf.einsum("bgp,gpq->bgq", a2, tf.square(stretch)) + p * TINY * tf.square(largest)
-            return (1 + SUMMATION) * tf.reduce_sum(seen * (d2 + TINY), [1, 2])
-        if worth_keeping(math.prod(self.shape)):
-            squared = sum_of_squares(self._products() * stretch, [2, 3])
-        else:
+            short, long, equation = self.a, self.d, "bgp,gpq->bgq"
+            if p > q:  # the fewer terms a product adds up, the less it errs by
+                short, long, equation = self.d, self.a, "bgq,gpq->bgp"
+            few = min(p, q)
+            seen = tf.einsum(equation, tf.square(short[:, :, 0]), tf.square(stretch)) + few * TINY * tf.square(largest)
+            share = of_sum(few) + SUMMATION
+            return (1 + share) * tf.reduce_sum(seen * (tf.square(long[:, :, 0]) + TINY), [1, 2])
+        if self._kept():
+            return tf.reduce_sum(sum_of_squares(self._products() * stretch, [2, 3]), 1)
 
-            def built(a, d):
-                return sum_of_squares(tf.matmul(a, d, transpose_a=True) * stretch, [2, 3])
+        def built(a, d):
+            return sum_of_squares(tf.matmul(a, d, transpose_a=True) * stretch, [2, 3])
 
-            squared = _some_at_once(built, (self.a, self.d), self.a.shape[1] * p * q)
-        places = tf.cast(tf.shape(self.a)[2], tf.float32)
-        slack = 2 * EPSILON * tf.sqrt(places) * largest * tf.reduce_sum(self._lengths(), 2)
-        return tf.reduce_sum(tf.square(tf.sqrt(squared) + slack), 1)
+        squared = _some_at_once(built, (self.a, self.d), self.a.shape[1] * p * q)
+        slack = 2 * self._of_places() * largest * tf.reduce_sum(self._lengths(), 2)
+        return tf.reduce_sum(raised(squared, slack), 1)
 
     def _lengths(self) -> tf.Tensor:
         """``||a_t|| ||d_t||`` of each place, ``[B, G, T]``."""
+        a2, d2 = self._squares()
+        return tf.sqrt(a2) * tf.sqrt(d2)
+
+    def _squares(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """``||a_t||^2`` and ``||d_t||^2``. Squares below TINY read as 0, yet the other factor may be large: each sum of squares
+        is raised by what it lost."""
         p, q = self.a.shape[3], self.d.shape[3]
-        return tf.sqrt((sum_of_squares(self.a, [3]) + p * TINY) * (sum_of_squares(self.d, [3]) + q * TINY))
+        return sum_of_squares(self.a, [3]) + p * TINY, sum_of_squares(self.d, [3]) + q * TINY
+
+    def _of_places(self) -> float | tf.Tensor:
+        """What a sum over all places errs by, as a share of the sum of their lengths."""
+        return of_product(self._places(), self.a.shape[3], self.d.shape[3])
+
+    def _places(self) -> int | tf.Tensor:
+        return self.a.shape[2] if self.a.shape[2] is not None else tf.shape(self.a)[2]
+
+    def _kept(self) -> bool:
+        """Whether gradients, once built for their norms, are kept for the sum: with at least as many places as rows or
+        columns there are no more numbers in them than in one of the factors."""
+        (_, groups, places, p), q = self.a.shape, self.d.shape[3]
+        return worth_keeping(groups * p * q, groups * (places or 1) * max(p, q))
 
     def weighted_sum(self, coefficients, keep=None):
-        if self._built is not None and worth_keeping(math.prod(self.shape)):
+        if self._built is not None and self._kept():
             return tf.reshape(self._arranged(weighted_sum_of(self._built, coefficients, keep)[None]), self.shape)
         a = rows(self.a, tf.not_equal(coefficients, 0) if keep is None else keep)
         d = weighted(self.d, coefficients)
@@ -249,9 +273,13 @@ class OuterSum(PerExampleGradient):
 
     def inner_products(self, v):
         # Not by a matmul that broadcasts: TensorFlow 2.21 reads beyond its operand where a batch dimension is 1.
-        inner = tf.reduce_sum(tf.einsum("bgtp,gpq->bgtq", self.a, self._taken_apart(v)) * self.d, [1, 2, 3])
-        places = tf.cast(tf.shape(self.a)[2], tf.float32)
-        share = SUMMATION + 2 * EPSILON * tf.sqrt(places)
+        p, q, v = self.a.shape[3], self.d.shape[3], self._taken_apart(v)
+        if p <= q:
+            products = tf.einsum("bgtp,gpq->bgtq", self.a, v) * self.d
+        else:  # the fewer terms a product adds up, the less it errs by
+            products = tf.einsum("bgtq,gpq->bgtp", self.d, v) * self.a
+        inner = tf.reduce_sum(products, [1, 2, 3])
+        share = SUMMATION + of_sum(min(p, q)) + self._of_places()
         return inner - share * tf.norm(v) * tf.reduce_sum(self._lengths(), [1, 2])
 
     def materialise(self):
@@ -278,9 +306,9 @@ class OuterSum(PerExampleGradient):
         return self._built
 
     def _gram(self) -> tf.Tensor:
-        """``||sum_t a_t (x) d_t||^2 = sum_{t,u} (a_t . a_u)(d_t . d_u)`` of each group."""
-        gram = tf.matmul(self.a, self.a, transpose_b=True) * tf.matmul(self.d, self.d, transpose_b=True)
-        return tf.reduce_sum(gram, [2, 3])
+        """Squared norms of each group, from inner products of places."""
+        a, d = (tf.matmul(v, v, transpose_b=True) for v in (self.a, self.d))
+        return squared_norm_of_grams(a, d, self.a.shape[3], self.d.shape[3], self._of_places())
 
     def _form(self) -> str:
         form = self.form or form_of_norms()
@@ -299,6 +327,7 @@ class Rows(PerExampleGradient):
         self.ids = tf.cast(ids, tf.int64)
         self.d = tf.cast(d, tf.float32)
         self.shape = tuple(shape)
+        self._built: tf.Tensor | None = None
 
     def fold(self, batch):
         self.ids = tf.reshape(self.ids, tf.stack([batch, -1]))
@@ -309,30 +338,31 @@ class Rows(PerExampleGradient):
         return Rows(cut(self.ids), cut(self.d), self.shape)
 
     def squared_norms(self, stretch=None):
+        form = form_of_norms()
+        if form == MATERIALISED or (form is None and self._kept()):
+            self._built = self.materialise()
+            return sum_of_squares(self._built if stretch is None else self._built * stretch, [1, 2])
         if stretch is not None:  # all places of a row are stretched alike: their sum is
             return Rows(self.ids, self.d * tf.gather(stretch, self.ids), self.shape).squared_norms()
-        form = form_of_norms()
         if self.d.shape[1] == 1 and form is None:
             return sum_of_squares(self.d, [1, 2])
-        places = tf.cast(tf.shape(self.ids)[1], tf.float32)
-        scale = tf.reduce_sum(tf.sqrt(tf.reduce_sum(tf.square(self.d), 2)), 1)
         if form == GRAM:
-            # An OuterSum with a_t the unit vector of a token: a_t . a_u is 0 or 1, so only products in d_t . d_u are lost.
-            lost = self.d.shape[2] * TINY * tf.square(places)
-            return tf.maximum(self._gram(), 0.0) + allowed(4 * EPSILON) * tf.square(scale) + lost
-        if form == MATERIALISED:
-            squared = sum_of_squares(self.materialise(), [1, 2])
-        else:
-            # A token that occurs several times in an example is one row of its gradient: its places are summed first.
-            squared = self._sums_of_all_places() if under_xla() else self._sums_of_repeated_places()
-        # A row is a sum of up to T places: what an OuterSum that is built allows for.
-        slack = allowed(2 * EPSILON) * tf.sqrt(places) * scale
-        return tf.square(tf.sqrt(squared) + slack)
+            return self._gram()
+        # A token that occurs several times in an example is one row of its gradient: its places are summed first.
+        return self._sums_of_all_places() if under_xla() else self._sums_of_repeated_places()
+
+    def _kept(self) -> bool:
+        """Whether gradients are built and kept for the sum: with so many places, where there are more of them than rows."""
+        places = self.d.shape[1]
+        return places is not None and places > MANY_PLACES and places >= self.shape[0]
 
     def _gram(self) -> tf.Tensor:
-        """``sum over t, u with ids[t] = ids[u] of d_t . d_u``, the squared norm."""
-        same = tf.equal(self.ids[:, :, None], self.ids[:, None, :])
-        return tf.reduce_sum(tf.where(same, tf.matmul(self.d, self.d, transpose_b=True), 0.0), [1, 2])
+        """From ``sum over t, u with ids[t] = ids[u] of d_t . d_u``: an OuterSum with a_t the unit vector of a token."""
+        same = tf.cast(tf.equal(self.ids[:, :, None], self.ids[:, None, :]), tf.float32)
+        places = tf.shape(self.ids)[1]
+        return squared_norm_of_grams(
+            same, tf.matmul(self.d, self.d, transpose_b=True), 1, self.d.shape[2], of_sum(places)
+        )
 
     def _sorted(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Each example's tokens in ascending order, and the places they come from. One sort of the two packed together."""
@@ -351,16 +381,18 @@ class Rows(PerExampleGradient):
         same = tf.equal(tokens[:, 1:], tokens[:, :-1])
         as_before, as_after = tf.pad(same, [[0, 0], [1, 0]]), tf.pad(same, [[0, 0], [0, 1]])
         repeated = as_before | as_after
-        alone = tf.where(repeated, 0.0, tf.gather(sum_of_squares(self.d, [2]), place, batch_dims=1))
+        squares = tf.gather(sum_of_squares(self.d, [2]), place, batch_dims=1)
         where = tf.where(repeated)
         example = tf.cast(where[:, 0], tf.int32)
-        run = (
-            tf.cumsum(tf.cast(~tf.gather_nd(as_before, where), tf.int32)) - 1
-        )  # places of one token follow one another
+        # Places of one token follow one another.
+        run = tf.cumsum(tf.cast(~tf.gather_nd(as_before, where), tf.int32)) - 1
         d = tf.gather(tf.reshape(self.d, [-1, self.shape[-1]]), example * places + tf.gather_nd(place, where))
         squared = sum_of_squares(tf.math.segment_sum(d, run), [1])
+        slack = self._of_runs(tf.gather_nd(squares, where), run, tf.math.segment_sum)
         owner = tf.math.segment_max(example, run)
-        return tf.reduce_sum(alone, 1) + tf.math.unsorted_segment_sum(squared, owner, batch)
+        squared, slack = tf.unstack(tf.math.unsorted_segment_sum(tf.stack([squared, slack], 1), owner, batch), axis=1)
+        alone = tf.reduce_sum(tf.where(repeated, 0.0, squares), 1)
+        return alone + raised((1 + of_sum(places)) * squared, tf.sqrt(slack))
 
     def _sums_of_all_places(self) -> tf.Tensor:
         """The same with shapes that do not depend on the tokens."""
@@ -370,10 +402,26 @@ class Rows(PerExampleGradient):
         rank = tf.pad(tf.cumsum(change, axis=1), [[0, 0], [1, 0]])
         batch, places = tf.shape(tokens)[0], tf.shape(tokens)[1]
         segment = tf.reshape(tf.range(batch)[:, None] * places + rank, [-1])
-        sums = tf.math.unsorted_segment_sum(tf.reshape(d, [-1, self.shape[-1]]), segment, batch * places)
-        return tf.reduce_sum(tf.reshape(tf.square(sums), tf.stack([batch, places * self.shape[-1]])), 1)
+
+        def summed(values, run):
+            return tf.math.unsorted_segment_sum(values, run, batch * places)
+
+        sums = summed(tf.reshape(d, [-1, self.shape[-1]]), segment)
+        squared = tf.reduce_sum(tf.reshape(tf.square(sums), tf.stack([batch, places * self.shape[-1]])), 1)
+        slack = self._of_runs(tf.reshape(sum_of_squares(d, [2]), [-1]), segment, summed)
+        slack = tf.reduce_sum(tf.reshape(slack, tf.stack([batch, places])), 1)
+        return raised((1 + of_reduction(places * self.shape[-1])) * squared, tf.sqrt(slack))
+
+    def _of_runs(self, squares: tf.Tensor, run: tf.Tensor, summed: Callable) -> tf.Tensor:
+        """Squares of what rows that are sums of several places err by, here and in the vector that is summed later, one after
+        the other: a share of their places' lengths."""
+        lengths = tf.sqrt(squares + self.shape[-1] * TINY)
+        length, count = tf.unstack(summed(tf.stack([lengths, tf.ones_like(lengths)], 1), run), axis=1)
+        return tf.square(2 * of_sum(count) * length)
 
     def weighted_sum(self, coefficients, keep=None):
+        if self._built is not None:
+            return weighted_sum_of(self._built, coefficients, keep)
         d = weighted(self.d, coefficients)
         return tf.math.unsorted_segment_sum(
             tf.reshape(d, [-1, self.shape[-1]]), tf.reshape(self.ids, [-1]), self.shape[0]
@@ -382,7 +430,7 @@ class Rows(PerExampleGradient):
     def inner_products(self, v):
         inner = tf.reduce_sum(tf.gather(v, self.ids) * self.d, [1, 2])
         lengths = tf.sqrt(sum_of_squares(self.d, [2]) + self.d.shape[2] * TINY)
-        share = SUMMATION + 2 * EPSILON * tf.sqrt(tf.cast(tf.shape(self.ids)[1], tf.float32))
+        share = SUMMATION + of_sum(tf.shape(self.ids)[1])
         return inner - share * tf.norm(v) * tf.reduce_sum(lengths, 1)
 
     def materialise(self):
