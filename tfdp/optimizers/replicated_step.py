@@ -2,15 +2,14 @@
 
 from typing import Any
 
-import keras
 import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.random import seed_generator
 
-from tfdp.gradients import Plan
 from tfdp.gradients.layer_tree import instance_attribute
+from tfdp.mechanisms import GaussianMechanism
 from tfdp.mechanisms.gaussian import if_any
-from tfdp.optimizers.private_optimizer import PrivateOptimizer
+from tfdp.optimizers.core import Core
 from tfdp.optimizers.step import PrivateStep
 
 
@@ -28,20 +27,32 @@ class ReplicatedStep(PrivateStep):
     it happens once in a process, on its first device.
     """
 
-    def __init__(self, model: keras.Model, optimizer: PrivateOptimizer, plan: Plan, expected_lot_size: float):
-        super().__init__(model, optimizer, plan, expected_lot_size)
+    def __init__(self, *arguments: Any):
         self._shared_seeds = seed_generator.global_seed_generator()
+        super().__init__(*arguments)
 
     def __call__(self, data: Any) -> dict:
-        # Keras keeps one for each thread, and each replica is traced in a thread of its own.
-        global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, self._shared_seeds)
+        self._share_seeds()
         return super().__call__(data)
 
+    def _share_seeds(self) -> None:
+        # Keras keeps one generator for each thread, and each replica is traced in a thread of its own.
+        global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, self._shared_seeds)
+
+    def _new_core(self, mechanism: GaussianMechanism) -> "_CoreOfReplica":
+        """One for each replica of this process: each reads the weights' copies on its own device."""
+        strategy, cores = self.model.distribute_strategy, _CoreOfReplica()
+        ellipsoid = self._ellipsoid_spec(mechanism)
+
+        def on_replica() -> None:
+            self._share_seeds()
+            cores.add(self._core_of(mechanism).traced(self.record_spec, ellipsoid))
+
+        tf.function(lambda: strategy.run(on_replica), autograph=False).get_concrete_function()
+        return cores
+
     def _take_if_allowed(self, record, present) -> None:
-        context = tf.distribute.get_replica_context()
-        replica = tf.get_static_value(context.replica_id_in_sync_group)
-        if replica is None:
-            raise RuntimeError("Which replica is traced can't be seen, so that none would draw the noise.")
+        context, replica = tf.distribute.get_replica_context(), _replica()
         # No branch may hold what replicas do together: the part comes from one, the release goes into another.
         may_step = self.optimizer.book.may_step()
         part = tf.cond(may_step, lambda: self._part_of_sum(record, present, replica == 0), self._no_part)
@@ -75,3 +86,27 @@ class ReplicatedStep(PrivateStep):
         parts = tf.split(total, [shape.num_elements() for shape in shapes])
         sums = [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
         self._release(state, sums, self.mechanism.ellipsoid(state), not_finite, None)
+
+
+class _CoreOfReplica:
+    """The core of the replica that is traced."""
+
+    def __init__(self):
+        self._cores: dict[int, Core] = {}
+
+    def add(self, core: Core) -> None:
+        self._cores[_replica()] = core
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._cores[_replica()](*arguments)
+
+    @property
+    def arguments_and_results(self) -> tuple[Any, Any, Any]:
+        return next(iter(self._cores.values())).arguments_and_results
+
+
+def _replica() -> int:
+    replica = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
+    if replica is None:
+        raise RuntimeError("Which replica is traced can't be seen, so that none would draw the noise.")
+    return int(replica)

@@ -65,10 +65,20 @@ class PrivateStep:
         self._finished = tf.function(self._finish, autograph=False)  # used where nothing else is traced
 
     def _new_core(self, mechanism: GaussianMechanism) -> Core:
-        ellipsoid = _spec_of(mechanism.ellipsoid(self.optimizer.state_of_mechanism))
+        return self._core_of(mechanism).traced(self.record_spec, self._ellipsoid_spec(mechanism))
+
+    def _core_of(self, mechanism: GaussianMechanism) -> Core:
         generator = self.optimizer.generator if mechanism.noise_multiplier != 0 else None
-        core = Core(self.model, self.plan, mechanism.bounded_sum, generator, self.jit_compile)
-        return core.traced(self.record_spec, ellipsoid)
+        return Core(self.model, self.plan, mechanism.bounded_sum, generator, self.jit_compile)
+
+    def _ellipsoid_spec(self, mechanism: GaussianMechanism) -> Any:
+        """What it looks like does not depend on how much noise there is, but it may be made of that."""
+        if mechanism.noise_multiplier is None:
+            mechanism = mechanism.copy()
+            for name in mechanism.calibrated:
+                if getattr(mechanism, name, 0) is None:
+                    setattr(mechanism, name, 1.0)
+        return _spec_of(mechanism.ellipsoid(self.optimizer.state_of_mechanism))
 
     def freeze(self) -> bool:
         """From now on the optimizer's mechanism as it is now. Returns whether that is another one than before.
