@@ -123,6 +123,17 @@ def test_a_clip_put_past_the_setting_is_found_by_the_check_before_fit(broken):
         mechanism.check_noise()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_clip_at_all_is_refused_when_it_is_made_and_before_fit(kind):
+    for noise in (0.0, 1.0, None):
+        with pytest.raises(ValueError, match="l2_norm_clip must be a positive finite number"):
+            KINDS[kind](math.inf, noise)
+    mechanism = KINDS[kind](1.0, 1.0)
+    mechanism.l2_norm_clip = math.inf
+    with pytest.raises(ValueError, match="l2_norm_clip must be a positive finite number"):
+        mechanism.check_noise()
+
+
 def test_without_noise_any_clip_within_the_range_is_allowed():
     mechanism = GaussianMechanism(1e20, 0.0)
     mechanism.l2_norm_clip = 1e-20

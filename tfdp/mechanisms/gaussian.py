@@ -52,7 +52,7 @@ class GaussianMechanism:
     has_own_accounting = False  # whether its target is a claim of its own, which no accountant prices
     sum_dtype = tf.float32  # of ``bounded_sum``
     microbatch_size = 1  # how many examples, side by side in a lot, are bounded as one
-    l2_norm_clip = ranges.Setting(ranges.clip)
+    l2_norm_clip = ranges.Setting(ranges.clip, or_infinite=True)
     noise_multiplier = ranges.Setting(ranges.noise_or_none)
     unsaved: tuple[str, ...] = ()  # what it remembers of more than releases: private, never saved, 0 after a load
 

@@ -29,10 +29,14 @@ class Setting:
     """A number of a mechanism, checked whenever it is assigned: in the constructor, by a calibration, or by the user later.
 
     A number that is refused leaves the one before in its place.
+    Args:
+        checked: makes the number of what was assigned, or raises ValueError.
+        or_infinite: whether infinity may be assigned all the same. A clip of infinity is none: a mechanism of one's own may add up
+            gradients as they are. None is made with it, and no fit begins with it.
     """
 
-    def __init__(self, checked: Callable[[str, Any], float | None]):
-        self._checked = checked
+    def __init__(self, checked: Callable[[str, Any], float | None], or_infinite: bool = False):
+        self._checked, self._or_infinite = checked, or_infinite
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -47,6 +51,9 @@ class Setting:
 
     def __set__(self, mechanism: Checked, value: Any) -> None:
         own, name = mechanism.__dict__, self._name
+        if self._or_infinite and isinstance(value, float) and value == math.inf:
+            own[name] = value
+            return
         before = {key: own[key] for key in (name,) if key in own}
         own[name] = self._checked(name, value)
         try:
