@@ -9,11 +9,10 @@ import pytest
 
 from tests.erm import problems
 from tests.erm.attacks import epsilon_reached
-from tfdp.accounting import Relation
+from tfdp.accounting import Relation, finite_support_delta
 from tfdp.erm import OutputPerturbation
 from tfdp.erm.logistic import minimised
 from tfdp.erm.noise import SecretNormals
-from tfdp.mechanisms import finite_support_delta
 
 
 def found(features, signs, regularization):

@@ -20,10 +20,10 @@ from tfdp.accounting import (
     Shuffled,
     Status,
     epsilon,
+    finite_support_delta,
     gdp_mu,
 )
 from tfdp.accounting.claims import MEMBERSHIP
-from tfdp.mechanisms import finite_support_delta
 from tfdp.noise import Laplace
 from tfdp.report.claims import INFORMATION
 

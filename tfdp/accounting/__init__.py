@@ -18,6 +18,7 @@ from tfdp.accounting.events import (
     NotPrivateEvent,
     PublishedEvent,
 )
+from tfdp.accounting.finite_support import finite_support_delta
 from tfdp.accounting.fit_records import FitRecord, Watcher
 from tfdp.accounting.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from tfdp.accounting.information import (
@@ -29,6 +30,7 @@ from tfdp.accounting.information import (
 from tfdp.accounting.ledger import Ledger, Line
 from tfdp.accounting.noise_checks import check_noise
 from tfdp.accounting.noise_comparison import NoiseComparison, compare_noises
+from tfdp.accounting.noise_tails import noise_tails_delta
 from tfdp.accounting.reports import Report, Status
 from tfdp.accounting.sampled_noise import sampled_noise_rdp
 from tfdp.accounting.samplings import FixedSize, FullBatch, Poisson, Relation, Sampling, Shuffled
@@ -67,6 +69,7 @@ __all__ = [
     "distortion_rate",
     "epsilon",
     "epsilon_delta_tradeoff",
+    "finite_support_delta",
     "gdp_delta",
     "gdp_epsilon",
     "gdp_mu",
@@ -76,6 +79,7 @@ __all__ = [
     "max_steps",
     "mutual_information_bound",
     "noise_multiplier",
+    "noise_tails_delta",
     "rate_distortion",
     "report",
     "sampled_noise_rdp",

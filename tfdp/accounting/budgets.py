@@ -14,7 +14,7 @@ from tfdp.accounting.samplings import FixedSize, Poisson, Sampling
 from tfdp.accounting.schedules import Schedule
 
 # The noise that is added ends at 10.2 standard deviations, which costs a little delta besides the Gaussian's
-# (tfdp.mechanisms.finite_support_delta). A filter sets this share of its delta apart for it, so that its target is the
+# (tfdp.accounting.finite_support_delta). A filter sets this share of its delta apart for it, so that its target is the
 # epsilon of the whole at the whole delta. A constant, because the price itself depends on how many steps are taken with
 # which noise, and these may be chosen by looking at releases: a run that would pay more has no proven claim.
 TAILS_SHARE = 1e-4

@@ -2,7 +2,8 @@
 
 An event describes a randomised release completely enough for an accountant to price it; it computes nothing.
 The set is open: another mechanism adds a frozen dataclass derived from `Event` and teaches the accountants
-its price (`tfdp.accounting.translation`). Rules that keep stored ledgers truthful: an event's meaning never
+its price (`tfdp.accounting.translation`), and says itself what the noise that is drawn lacks of the noise that
+is priced (`Event.missing_tails_delta`): of an event that does not, nothing is proven. Rules that keep stored ledgers truthful: an event's meaning never
 changes, a field is never removed, and a new field has a default under which old ledgers keep their meaning.
 """
 
@@ -13,6 +14,8 @@ from typing import ClassVar
 
 from tfdp.accounting import checks
 from tfdp.accounting.codebooks import Codebook
+from tfdp.accounting.finite_support import finite_support_delta
+from tfdp.accounting.noise_tails import noise_tails_delta
 from tfdp.noise import Noise
 
 
@@ -25,12 +28,22 @@ class Event:
 
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)
+        if "missing_tails_delta" not in cls.__dict__:  # of an event of its own, its parent knows nothing
+            cls.missing_tails_delta = Event.missing_tails_delta
         Event.kinds[cls.__name__] = cls
 
     @property
     def at_worst(self) -> Event:
         """The event that accountants price: this one, or one that reveals at least as much."""
         return self
+
+    def missing_tails_delta(self, weights: int, steps: int) -> float | None:
+        """What it adds to delta, over so many steps, that the noise drawn for so many weights has an end and the noise that
+        is priced has none. None: not known, and so nothing is proven of the steps.
+
+        It is not inherited: a derived class may stand for other noise, and has to say so itself.
+        """
+        return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,11 +59,18 @@ class GaussianEvent(Event):
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise_multiplier", checks.noise_multiplier(self.noise_multiplier))
 
+    def missing_tails_delta(self, weights: int, steps: int) -> float | None:
+        return finite_support_delta(weights, steps, self.noise_multiplier)
+
 
 @dataclasses.dataclass(frozen=True)
 class GaussianOnGridEvent(GaussianEvent):
     """The same, rounded to whole multiples of a public number: contributions first, each moving the rounded sum by at most C,
     and then the noise. It costs what the Gaussian mechanism costs, and its last bits say nothing (`tfdp.mechanisms.grid`)."""
+
+    def missing_tails_delta(self, weights: int, steps: int) -> float | None:
+        """None are missing; what is paid for those of the Gaussian without a grid is more than enough."""
+        return finite_support_delta(weights, steps, self.noise_multiplier)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +90,10 @@ class EncodedEvent(Event):
             raise ValueError(f"noise must be a tfdp.noise.Noise such as StudentT(9, stddev=1.0), not {self.noise!r}")
         if not isinstance(self.codebook, Codebook):
             raise ValueError(f"codebook must be a Codebook such as Codebook(weights=26_000), not {self.codebook!r}")
+
+    def missing_tails_delta(self, weights: int, steps: int) -> float | None:
+        """A codeword is as long as there are weights."""
+        return noise_tails_delta(self.noise, self.codebook, steps)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +147,10 @@ class PublishedEvent(Event):
     @property
     def at_worst(self) -> Event:
         return NotPrivateEvent(self.reason) if self.noise_multiplier is None else GaussianEvent(self.noise_multiplier)
+
+    def missing_tails_delta(self, weights: int, steps: int) -> float | None:
+        """No coordinate has less noise than at worst, and a record moves it by no more of that noise."""
+        return self.at_worst.missing_tails_delta(weights, steps)
 
 
 @dataclasses.dataclass(frozen=True)

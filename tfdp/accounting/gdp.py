@@ -13,7 +13,7 @@ import math
 from tfdp.accounting import checks
 from tfdp.accounting.ledger import Ledger
 from tfdp.accounting.reports import Report, Status
-from tfdp.accounting.translation import terms
+from tfdp.accounting.translation import is_sampled_gaussian, terms
 
 _BEYOND_FLOATS = 40.0  # a normal density so far out is less than the smallest float
 _SUBNORMAL_ROUNDING = (
@@ -176,7 +176,7 @@ def mu_of(ledger: Ledger) -> tuple[float, bool]:
             return math.inf, True
         if isinstance(term.event, dp_accounting.GaussianDpEvent):
             one = _one_step_mu(1.0, term.event.noise_multiplier)
-        elif isinstance(term.event, dp_accounting.PoissonSampledDpEvent):
+        elif is_sampled_gaussian(term.event):
             one = _one_step_mu(term.event.sampling_probability, term.event.event.noise_multiplier)
             exact = False
         else:

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Iterator
 
 from tfdp.accounting import checks
 from tfdp.accounting.events import Event, GaussianEvent
-from tfdp.accounting.samplings import Poisson, Relation, Sampling, Shuffled
+from tfdp.accounting.samplings import FullBatch, Poisson, Relation, Sampling, Shuffled
 
 _STEPS_ADVICE = "write how many releases were made"
+# What missing tails cost is derived for these (`finite_support_delta`), and for no sampling derived of them.
+_TAILS_ARE_DERIVED = (Poisson, FullBatch, Shuffled)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +56,15 @@ class Line:
             f"{self.steps} steps of {self.sampling.batches_per_pass} batches a pass touch at least {fewest} passes",
             at_least=fewest,
         )
+
+    def missing_tails_delta(self, weights: int) -> float | None:
+        """What it adds to delta that the noise of the line's releases has an end; None if that is not known."""
+        if not self.steps:
+            return 0.0
+        if type(self.sampling) not in _TAILS_ARE_DERIVED:
+            return None
+        price = self.event.missing_tails_delta(weights, self.steps)
+        return price if price is not None and 0 <= price <= 1 else None
 
 
 @dataclasses.dataclass(frozen=True)

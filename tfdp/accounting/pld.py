@@ -19,7 +19,7 @@ from tfdp.accounting.ledger import Ledger
 from tfdp.accounting.loss_grids import GridLoss, Power, composed, window
 from tfdp.accounting.one_step_loss import OneStepLoss, one_step_loss, second_moment, span
 from tfdp.accounting.reports import Report, Status
-from tfdp.accounting.translation import SampledNoise, terms
+from tfdp.accounting.translation import SampledNoise, is_sampled_gaussian, terms
 
 _INTERVAL = 1e-4
 _MOST_POINTS = 2**22
@@ -131,7 +131,7 @@ def priced_releases(ledger: Ledger) -> list[Release] | None:
             sampled.append(Encoded(event.noise, event.codebook, event.sampling_rate, term.count))
         elif isinstance(event, dp_accounting.GaussianDpEvent):
             plain += term.count / event.noise_multiplier**2
-        elif isinstance(event, dp_accounting.PoissonSampledDpEvent):
+        elif is_sampled_gaussian(event):
             sampled.append(Gaussian(event.event.noise_multiplier, event.sampling_probability, term.count))
         else:
             raise ValueError(

@@ -49,6 +49,14 @@ def terms(ledger: Ledger) -> list[Term]:
     return [Term(event, count) for event, count in counts.items()]
 
 
+def is_sampled_gaussian(event: DpEvent | SampledNoise) -> bool:
+    """Other noise has a noise multiplier too, of another meaning."""
+    import dp_accounting
+
+    sampled = isinstance(event, dp_accounting.PoissonSampledDpEvent)
+    return sampled and isinstance(event.event, dp_accounting.GaussianDpEvent)
+
+
 def _term(line: Line) -> Term:
     line = dataclasses.replace(line, event=line.event.at_worst)
     for event_type in type(line.event).__mro__:

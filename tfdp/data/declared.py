@@ -80,7 +80,8 @@ def declare_sampling(dataset: tf.data.Dataset, how: str, *, size: int, batch_siz
     a whole one.
 
     Guarantees, where the pipeline can be seen: batches are made before passes are repeated; nothing in it
-    makes the place of one record depend on the content of another; a pass has the number of batches that
+    makes the place of one record depend on the content of another; no zip() or concatenate() joins records that were
+    moved before, and no map() reads records at random places, so that none enters twice; a pass has the number of batches that
     `size` and `batch_size` make. While it runs: no batch has more than `batch_size` records. All else is in
     `.unchecked`.
 
@@ -109,7 +110,7 @@ def declare_sampling(dataset: tf.data.Dataset, how: str, *, size: int, batch_siz
     sampling = Shuffled(size, batch_size, 1)  # checks both numbers
     size, batch_size = sampling.size, sampling.batch_size
     _check_batched(dataset.element_spec, batch_size)
-    found = pipeline_graph.inspect(dataset)
+    found = pipeline_graph.inspect(dataset, size)
     unchecked = list(found.unchecked)
     if not _check_record_count(found.record_counts, size):
         unchecked.append(f"The dataset holds {size} records.")

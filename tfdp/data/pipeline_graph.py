@@ -1,26 +1,30 @@
 """What can be seen of a tf.data pipeline: its transformations, from the output back to the sources.
 
-TensorFlow keeps the inputs of a dataset in private attributes. Where they are missing the pipeline is not
-visible, and what could not be seen is said so in `Findings.unchecked`; nothing breaks.
+What could not be seen is said so in `Findings.unchecked`; nothing breaks.
 """
 
 import dataclasses
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
+from tfdp.data.pipeline_functions import check_function
+from tfdp.data.pipeline_joins import check_joins, numbers
+from tfdp.data.pipeline_nodes import cardinality_of, is_once, kind_of, nodes_of, ways_of
+
 BATCHING = {"Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch"}
 REPEATING = {"Repeat", "ShuffleAndRepeat"}
+MAPPING = {"Map", "ParallelMap", "MapAndBatch"}
 _TAKING_APART = {"Unbatch", "FlatMap", "Interleave", "ParallelInterleave"}
 _HARMLESS = BATCHING | REPEATING
 _HARMLESS |= {"Map", "ParallelMap", "Shuffle", "Take", "Skip", "Shard", "Zip", "Unbatch"}
-_HARMLESS |= {"Prefetch", "Cache", "Snapshot", "Options", "AssertCardinality", "Restructured"}
-_HARMLESS |= {"Tensor", "TensorSlice", "SparseTensorSlice", "List", "Range", "Random", "Load"}
+_HARMLESS |= {"Prefetch", "Cache", "Options", "AssertCardinality", "Restructured"}
+_HARMLESS |= {"Tensor", "TensorSlice", "SparseTensorSlice", "List", "Range"}
 _HARMLESS |= {"TFRecord", "TextLine", "FixedLengthRecord"}
 
+ONE_OUT_OF_ONE = "Each map() makes one record out of one record, and reads no other."
 _BY_CONTENT = "chooses records by their content, so that one record moves others"
 _ORDER = "The order is: shuffle, batch, repeat"
 _MIXING = "may stop early or bring a record twice: concatenate() the datasets and shuffle"
@@ -32,6 +36,8 @@ _REFUSED = {
     "GroupByWindow": f"group_by_window(), also as bucket_by_sequence_length(), {_BY_CONTENT}: {_FIXED}",
     "DirectedInterleave": f"sample_from_datasets(), choose_from_datasets(), ...: {_MIXING}",
     "Window": "window() may put a record into several windows: batch() the records themselves",
+    "Random": "Dataset.random() gives numbers, not records, and may give one twice: for random numbers in a map(), zip the data "
+    "set with tf.data.Dataset.counter() and make the seed of tf.random.stateless_uniform and the like of what it counts",
     "Scan": "scan() carries a state from record to record: use map()",
     "DenseToRagged": f"ragged batches pack records of different shapes: {_FIXED}",
 }
@@ -40,12 +46,15 @@ _DECLARED = {
     "Interleave": "What interleave() brings",
     "ParallelInterleave": "What interleave() brings",
     "Concatenate": "What concatenate() joins",
+    "Snapshot": "What snapshot() brings",
+    "Load": "What load() brings",
 }
 
 
 REASON_AGAINST_PRIVACY = (
     "_tfdp_reason_against_privacy"  # on a data set whose records depend on one another, as a sentence
 )
+ONE_RECORD_AT_A_TIME = "_tfdp_one_record_at_a_time"  # on a map() of tfdp's own, which is known to read no other record
 _IN_ANY_ORDER = b"false"
 
 
@@ -64,12 +73,22 @@ class Findings:
     unchecked: tuple[str, ...]
 
 
-def inspect(dataset: tf.data.Dataset) -> Findings:
-    """Follows every way from the output to a source. Raises where a record may enter twice a pass."""
-    ways = [(way, [_kind(node) for node in way]) for way in _ways(dataset)]
-    unchecked: list[str] = []
+def inspect(dataset: tf.data.Dataset, size: int) -> Findings:
+    """Follows every way from the output to a source. Raises where a record of so many may enter twice a pass."""
+    counting = {id(source) for source in numbers(dataset, size)}  # hold no records
+    ways = [
+        (way, [kind_of(node) for node in way])
+        for way in ways_of(dataset)
+        if not any(id(node) in counting for node in way)
+    ]
     for way, kinds in ways:
         _refuse(way, kinds)
+    for node in nodes_of(dataset):
+        check_function(node, size)
+    unchecked = list(check_joins(dataset, size))
+    if any(_maps(way) for way, _ in ways):
+        unchecked.append(ONE_OUT_OF_ONE)
+    for _, kinds in ways:
         unchecked += _doubts(kinds, dataset.element_spec)
     batched = [(way, kinds, place) for way, kinds in ways if (place := _first(kinds, BATCHING)) is not None]
     for way, kinds, batch in batched:
@@ -86,8 +105,7 @@ def inspect(dataset: tf.data.Dataset) -> Findings:
 
 def transformations(dataset: tf.data.Dataset) -> frozenset[str]:
     """The kinds of all that can be seen, without a repeat() that brings everything once."""
-    nodes = {id(node): node for way in _ways(dataset) for node in way}.values()
-    return frozenset(_kind(node) for node in nodes if not (_kind(node) in REPEATING and _is_once(node)))
+    return frozenset(kind_of(node) for node in nodes_of(dataset) if not (kind_of(node) in REPEATING and is_once(node)))
 
 
 def may_change_order(dataset: tf.data.Dataset) -> bool:
@@ -95,12 +113,12 @@ def may_change_order(dataset: tf.data.Dataset) -> bool:
 
     An interleave() keeps that in its graph alone, which holds the data too: where it is too large to write, nothing is seen.
     """
-    nodes = {id(node): node for way in _ways(dataset) for node in way}.values()
+    nodes = nodes_of(dataset)
     if dataset.options().deterministic is False or any(
         getattr(node, "_deterministic", "") == "false" for node in nodes
     ):
         return True
-    return any(_interleaves_in_any_order(node) for node in nodes if _kind(node) == "ParallelInterleave")
+    return any(_interleaves_in_any_order(node) for node in nodes if kind_of(node) == "ParallelInterleave")
 
 
 def _interleaves_in_any_order(interleave: tf.data.Dataset) -> bool:
@@ -116,7 +134,7 @@ def _interleaves_in_any_order(interleave: tf.data.Dataset) -> bool:
 def ends_in_batches(dataset: tf.data.Dataset) -> bool:
     """Whether a batch() can be seen that nothing takes apart again."""
     last = {
-        next((kind for kind in map(_kind, way) if kind in BATCHING | _TAKING_APART), None) for way in _ways(dataset)
+        next((kind for kind in map(kind_of, way) if kind in BATCHING | _TAKING_APART), None) for way in ways_of(dataset)
     }
     return bool(last & BATCHING) and not last & _TAKING_APART
 
@@ -128,12 +146,12 @@ def _first(kinds: list[str], wanted: set[str]) -> int | None:
 def _pass_batches(way: list[tf.data.Dataset], above: list[str]) -> int:
     """The length of what the innermost repeat() repeats, or of the whole where nothing repeats."""
     repeats = [place for place, kind in enumerate(above) if kind in REPEATING]
-    return _cardinality(way[repeats[-1] + 1] if repeats and repeats[-1] + 1 < len(way) else way[0])
+    return cardinality_of(way[repeats[-1] + 1] if repeats and repeats[-1] + 1 < len(way) else way[0])
 
 
 def _record_count(way: list[tf.data.Dataset], kinds: list[str], batch: int) -> int:
     hidden = batch + 1 >= len(way) or "Concatenate" in kinds[:batch]
-    return tf.data.UNKNOWN_CARDINALITY if hidden else _cardinality(way[batch + 1])
+    return tf.data.UNKNOWN_CARDINALITY if hidden else cardinality_of(way[batch + 1])
 
 
 def _refuse(way: list[tf.data.Dataset], kinds: list[str]) -> None:
@@ -147,7 +165,7 @@ def _refuse(way: list[tf.data.Dataset], kinds: list[str]) -> None:
 
 def _check_order(way: list[tf.data.Dataset], kinds: list[str], batch: int) -> None:
     above, below = kinds[:batch], kinds[batch + 1 :]
-    if any(kind in REPEATING and not _is_once(node) for kind, node in zip(below, way[batch + 1 :], strict=True)):
+    if any(kind in REPEATING and not is_once(node) for kind, node in zip(below, way[batch + 1 :], strict=True)):
         raise ValueError(f"repeat() before batch() lets one batch hold a record twice. {_ORDER}.")
     if _TAKING_APART & set(above):
         raise ValueError(f"unbatch(), flat_map() or interleave() takes the batches of batch() apart. {_ORDER}.")
@@ -157,6 +175,14 @@ def _check_order(way: list[tf.data.Dataset], kinds: list[str], batch: int) -> No
     repeats = [place for place, kind in enumerate(above) if kind in REPEATING]
     if repeats and "Shuffle" in above[: repeats[-1]]:
         raise ValueError(f"shuffle() after repeat() mixes passes. {_ORDER}.")
+
+
+def _maps(way: list[tf.data.Dataset]) -> bool:
+    """Whether there is a map() of the user's own: not of tfdp, nor what unbatch() makes of elements before it takes them apart."""
+    return any(
+        kind_of(node) in MAPPING and kind_of(above) != "Restructured" and not hasattr(node, ONE_RECORD_AT_A_TIME)
+        for above, node in zip([None, *way], way, strict=False)
+    )
 
 
 def _doubts(kinds: list[str], element_spec: Any) -> Iterator[str]:
@@ -171,36 +197,3 @@ def _doubts(kinds: list[str], element_spec: Any) -> Iterator[str]:
             yield f"{_DECLARED[kind]} holds every record at most once a pass."
         elif kind not in _HARMLESS:
             yield f"The part of the pipeline called {kind} brings every record at most once a pass."
-
-
-def _ways(dataset: tf.data.Dataset) -> Iterator[list[tf.data.Dataset]]:
-    inputs = _inputs(dataset)
-    if not inputs:
-        yield [dataset]
-    for source in inputs:
-        for way in _ways(source):
-            yield [dataset, *way]
-
-
-def _inputs(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
-    try:
-        return list(dataset._inputs())
-    except (AttributeError, TypeError, NotImplementedError):
-        one = getattr(dataset, "_input_dataset", None)
-        return [] if one is None else [one]
-
-
-def _kind(dataset: tf.data.Dataset) -> str:
-    """`_ParallelBatchDataset` -> `ParallelBatch`."""
-    return re.fullmatch(r"_?(.*?)(Dataset)?(V[12])?(Adapter)?", type(dataset).__name__).group(1)
-
-
-def _is_once(repeat: tf.data.Dataset) -> bool:
-    try:
-        return int(tf.get_static_value(repeat._count)) == 1
-    except (AttributeError, TypeError):
-        return False
-
-
-def _cardinality(dataset: tf.data.Dataset) -> int:
-    return int(dataset.cardinality())

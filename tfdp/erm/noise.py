@@ -1,7 +1,7 @@
 """Noise for weights of small models: standard normals in float64 from the operating system's entropy.
 
 The law of a pair of draws is that of ``tfdp.mechanisms.normals`` (1. of its guarantees): a true pair given that its radius is at
-most 10.197, up to rounding, so ``tfdp.mechanisms.finite_support_delta`` prices it too. Here the bits come from the operating system
+most 10.197, up to rounding, so ``tfdp.accounting.finite_support_delta`` prices it too. Here the bits come from the operating system
 itself, and everything is computed in float64.
 """
 

@@ -13,11 +13,10 @@ import math
 
 import numpy as np
 
-from tfdp.accounting import Relation, Tradeoff, epsilon_delta_tradeoff, gdp_delta
+from tfdp.accounting import Relation, Tradeoff, epsilon_delta_tradeoff, finite_support_delta, gdp_delta
 from tfdp.erm.logistic import CURVATURE, minimised
 from tfdp.erm.noise import SecretNormals, on_a_grid
 from tfdp.erm.setting import Setting
-from tfdp.mechanisms import finite_support_delta
 
 _MOST_COEFFICIENTS = 1e280  # their sum: times 1e-308, where a gdp_delta underflows, it is far below any delta
 _SECOND_SHARE = 0.02  # mu of the second noise in units of mu: it adds two ten-thousandths to mu

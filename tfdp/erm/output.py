@@ -11,11 +11,10 @@ import math
 
 import numpy as np
 
-from tfdp.accounting import Tradeoff, gdp_delta, gdp_tradeoff
+from tfdp.accounting import Tradeoff, finite_support_delta, gdp_delta, gdp_tradeoff
 from tfdp.erm.logistic import minimised
 from tfdp.erm.noise import SecretNormals, on_a_grid
 from tfdp.erm.setting import Setting
-from tfdp.mechanisms import finite_support_delta
 
 
 @dataclasses.dataclass(frozen=True)

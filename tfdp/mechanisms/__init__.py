@@ -8,12 +8,10 @@ from tfdp.mechanisms.denoising import denoised
 from tfdp.mechanisms.directional import DirectionalMechanism
 from tfdp.mechanisms.encoded import EncodedMechanism
 from tfdp.mechanisms.encoding import Encoder
-from tfdp.mechanisms.finite_support import finite_support_delta
 from tfdp.mechanisms.full_gradient import FullGradient
 from tfdp.mechanisms.gaussian import GaussianMechanism
 from tfdp.mechanisms.grid import GaussianOnGridMechanism
 from tfdp.mechanisms.noise_samplers import noise_draws
-from tfdp.mechanisms.noise_tails import noise_tails_delta
 from tfdp.mechanisms.normals import standard_normals
 from tfdp.mechanisms.pruning import CompressedMechanism
 from tfdp.mechanisms.published import PublishedMechanism
@@ -36,8 +34,6 @@ __all__ = [
     "SecretGenerator",
     "SupportMechanism",
     "denoised",
-    "finite_support_delta",
     "noise_draws",
-    "noise_tails_delta",
     "standard_normals",
 ]

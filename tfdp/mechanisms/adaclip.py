@@ -7,10 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.gradients import Ellipsoid
-from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
+from tfdp.mechanisms.gaussian import GaussianMechanism, State
+from tfdp.mechanisms.ranges import number
 
 _CENTRE, _VARIANCE = "centre", "variance"
 _LEAST_VARIANCE, _MOST_VARIANCE = 1e-24, 1e12  # squares of scales and their inverses stay within float32
+_MANY_WEIGHTS = 1e10
 _FARTHEST_CENTRE = 10.0  # clips: sums of (g - a) / b then lose no more to rounding than a lot ten times as large
 
 
@@ -56,6 +58,7 @@ class AdaClipMechanism(GaussianMechanism):
                 f"variance_min={variance_min!r} and variance_max={variance_max!r} must be in this order, between "
                 f"{_LEAST_VARIANCE:g} and {_MOST_VARIANCE:g}."
             )
+        self.check_noise()
         self.mean_decay = number("mean_decay", mean_decay, positive=False)
         self.variance_decay = number("variance_decay", variance_decay, positive=False)
         for name in ("mean_decay", "variance_decay"):
@@ -63,6 +66,14 @@ class AdaClipMechanism(GaussianMechanism):
                 raise ValueError(
                     f"{name} must be below 1, not {getattr(self, name)!r}: a mean over 1 / (1 - {name}) steps."
                 )
+
+    @property
+    def scale_bounds(self) -> tuple[float, float]:
+        """b_i^2 is at least v_i, and at most the largest v times the number of weights."""
+        if "variance_max" not in self.__dict__:
+            return 1.0, 1.0
+        least, largest = self.variance_min**0.5, (self.variance_max * _MANY_WEIGHTS) ** 0.5
+        return min(least, 1.0), max(largest, 1.0)
 
     def initial_state(self, weights: Sequence[keras.Variable]) -> State:
         shapes = [tuple(w.shape) for w in weights]

@@ -22,7 +22,8 @@ from tfdp.mechanisms.direction import (
     spread_over,
 )
 from tfdp.mechanisms.full_gradient import FullGradient
-from tfdp.mechanisms.gaussian import GaussianMechanism, State, number, steps_between
+from tfdp.mechanisms.gaussian import GaussianMechanism, State, steps_between
+from tfdp.mechanisms.ranges import number
 
 NOISY_GRADIENT = "noisy_gradient"
 _MEAN, _SQUARE, _NOISE, _RELEASES = "mean", "square", "noise", "releases"
@@ -102,6 +103,7 @@ class DirectionalMechanism(GaussianMechanism):
                 f"s_min={s_min!r} and s_max={s_max!r}: 1, the scale of a sphere, must lie between them, and they between "
                 f"{_LEAST_SCALE:g} and {_LARGEST_SCALE:g}."
             )
+        self.check_noise()
         self.decay = number("decay", decay, positive=True)
         if self.decay > _LARGEST_DECAY:
             raise ValueError(
@@ -138,6 +140,11 @@ class DirectionalMechanism(GaussianMechanism):
         if noise_multiplier is not None:
             noise_multiplier = number("direction_noise_multiplier", noise_multiplier, positive=False)
         return FullGradient(self.l2_norm_clip, noise_multiplier, every, share)
+
+    @property
+    def scale_bounds(self) -> tuple[float, float]:
+        own = self.__dict__
+        return own.get("s_min", 1.0), own.get("s_max", 1.0)
 
     @property
     def is_a_sphere(self) -> bool:

@@ -27,7 +27,6 @@ from tfdp.mechanisms.noise_samplers import noise_draws
 from tfdp.mechanisms.secret_generator import SecretGenerator
 from tfdp.noise import Noise, StudentT
 
-_LEAST_CLIP = 1e-20
 _DEFAULT_NOISE = StudentT(df=9, stddev=1.0)
 
 
@@ -72,15 +71,11 @@ class EncodedMechanism(GaussianMechanism):
         as_published: bool = False,
     ):
         super().__init__(l2_norm_clip, noise_multiplier)
-        if not _LEAST_CLIP <= self.l2_norm_clip <= 1 / _LEAST_CLIP:
-            raise ValueError(
-                f"l2_norm_clip={l2_norm_clip!r} must lie between {_LEAST_CLIP:g} and {1 / _LEAST_CLIP:g}: gradients are divided by it, "
-                "in float32."
-            )
         if not isinstance(noise, Noise):
             raise ValueError(f"noise must be a tfdp.noise.Noise such as StudentT(df=9, stddev=1.0), not {noise!r}.")
         check_noise(noise)
         self.noise = noise
+        self.check_noise()
         self.codebook_size = checks.count("codebook_size", codebook_size, "write the number of codewords", at_least=1)
         self.microbatch_size = checks.count(
             "microbatch_size", microbatch_size, "write 1, or how many examples are encoded as one", at_least=1
@@ -104,6 +99,10 @@ class EncodedMechanism(GaussianMechanism):
     def scaled_noise(self) -> Noise:
         """What is added to each coordinate, in units of ``l2_norm_clip``."""
         return self.noise.scaled(self.noise_multiplier)
+
+    @property
+    def noise_unit(self) -> float:
+        return self.noise.unit if "noise" in self.__dict__ else 1.0
 
     def check_target(self, target_epsilon: float | None, delta: float | None, accountant: str) -> None:
         if self.microbatch_size > 1 and target_epsilon is not None:

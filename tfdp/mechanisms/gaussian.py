@@ -1,7 +1,6 @@
 """The Gaussian mechanism on a lot's gradients (Bu et al. 2019, algorithms 1 and 2, arXiv:1911.11607)."""
 
 import copy
-import math
 from collections.abc import Sequence
 
 import keras
@@ -10,6 +9,7 @@ import tensorflow as tf
 
 from tfdp.accounting import Budget, Event, GaussianEvent, Ledger, NotPrivateEvent, Sampling
 from tfdp.gradients import Ellipsoid, LotGradients
+from tfdp.mechanisms import ranges
 from tfdp.mechanisms.normals import standard_normals
 from tfdp.mechanisms.secret_generator import SecretGenerator
 from tfdp.noise import Gaussian, Noise
@@ -42,9 +42,9 @@ class GaussianMechanism:
     | ``noise_multiplier=0``                        | no noise, no privacy: an infinite line in the ledger        |
 
     Args:
-        l2_norm_clip: the largest l2 norm an example's contribution may have.
+        l2_norm_clip: the largest l2 norm an example's contribution may have, between 1e-20 and 1e20.
         noise_multiplier: standard deviation of the noise in units of ``l2_norm_clip``. None leaves it to be found for a
-            ``target_epsilon``.
+            ``target_epsilon``. What float32 can't hold is refused (``tfdp.mechanisms.ranges``).
     """
 
     calibrated = ("noise_multiplier",)  # the settings that are found for a ``target_epsilon``
@@ -52,13 +52,34 @@ class GaussianMechanism:
     has_own_accounting = False  # whether its target is a claim of its own, which no accountant prices
     sum_dtype = tf.float32  # of ``bounded_sum``
     microbatch_size = 1  # how many examples, side by side in a lot, are bounded as one
+    l2_norm_clip = ranges.Setting(ranges.clip, or_infinite=True)
+    noise_multiplier = ranges.Setting(ranges.noise_or_none)
     unsaved: tuple[str, ...] = ()  # what it remembers of more than releases: private, never saved, 0 after a load
 
     def __init__(self, l2_norm_clip: float, noise_multiplier: float | None = None):
-        self.l2_norm_clip = number("l2_norm_clip", l2_norm_clip, positive=True)
-        self.noise_multiplier = (
-            None if noise_multiplier is None else number("noise_multiplier", noise_multiplier, positive=False)
-        )
+        self.l2_norm_clip = l2_norm_clip
+        self.noise_multiplier = noise_multiplier
+
+    @property
+    def scale_bounds(self) -> tuple[float, float]:
+        """Between which the scales of its ellipsoids lie."""
+        return 1.0, 1.0
+
+    @property
+    def noise_unit(self) -> float:
+        """The size of the noise that ``noise_multiplier`` multiplies, in units of the clip."""
+        return 1.0
+
+    def check_noise(self) -> None:
+        """Called whenever clip or noise are assigned, and before each fit.
+
+        Raises:
+            ValueError: float32 would read the clip or the noise as 0 or infinity.
+        """
+        ranges.clip("l2_norm_clip", self.l2_norm_clip)
+        if (noise := getattr(self, "noise_multiplier", None)) is not None:
+            noise *= self.noise_unit
+            ranges.check_stddev("noise_multiplier", noise, self.l2_norm_clip, self.scale_bounds)
 
     def check_target(self, target_epsilon: float | None, delta: float | None, accountant: str) -> None:
         """Raises ValueError for a target that it can't be held to; None is no target."""
@@ -208,17 +229,6 @@ def noise_is_apart(mechanism: type[GaussianMechanism]) -> bool:
 def if_any(part: Ellipsoid | State | None) -> tuple:
     """A mechanism that overrides a part of a step, and has no ellipsoid or state, need not know of them."""
     return (part,) if part else ()
-
-
-def number(name: str, value: float, positive: bool) -> float:
-    wanted = "a positive finite number" if positive else "a finite number of at least 0"
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):  # OverflowError: an int beyond all floats
-        number = math.nan
-    if isinstance(value, bool | str) or not math.isfinite(number) or number < 0 or (positive and number == 0):
-        raise ValueError(f"{name} must be {wanted}, not {value!r}.")
-    return number
 
 
 def steps_between(name: str, value: int, at_least: int) -> int:

@@ -13,7 +13,7 @@ uniform on (-pi, pi). Then these have exactly the law of the noise Z:
 | any other         | S Q(U / 2), Q the noise's ``upper_quantile`` (``quantile_table``)                 |
 
 1. Tails. The code has u = (K + 1) 2^-75 for 75 random bits K in place of U, as ``normals`` has: the law of a draw is within
-   rounding that of Z given U > 2^-75. What that costs is ``tfdp.mechanisms.noise_tails_delta``.
+   rounding that of Z given U > 2^-75. What that costs is ``tfdp.accounting.noise_tails_delta``.
 2. Rounding. All is float64. u in place of U moves -ln U by less than 1 / K, below 1e-9 for K >= 2^30, which fails with
    probability 2^-45; formulas and rounding by about 1e-15 of a draw; the quantile table by less than 1e-9. What is released is
    rounded to float32 afterwards, which moves it by up to 6e-8 of its size. As for the Gaussian, what such
@@ -59,14 +59,9 @@ def from_bits(noise: Noise, size_bits: tf.Tensor, sign_bits: tf.Tensor) -> tf.Te
     return tf.where(tf.bitcast(sign_bits, tf.int64) < 0, -size, size)
 
 
-def student_scale(noise: StudentT) -> float:
-    """What a standard Student-t is multiplied by."""
-    return noise.scale if noise.stddev is None else noise.stddev * math.sqrt((noise.df - 2) / noise.df)
-
-
 def _student(noise: StudentT, u: tf.Tensor, angle: tf.Tensor) -> tf.Tensor:
     radius = tf.sqrt(noise.df * tf.math.expm1(-2 / noise.df * tf.math.log(u)))
-    return student_scale(noise) * radius * tf.cos(angle)
+    return noise.factor * radius * tf.cos(angle)
 
 
 def _cauchy(noise: Cauchy, u: tf.Tensor) -> tf.Tensor:

@@ -12,7 +12,7 @@ are also in K and move Z by less than 8e-15.
 
 1. Tails. The radius ends at r_max = sqrt(150 ln 2) = 10.197. A true pair passes it with probability
    exp(-r_max^2 / 2) = 2^-75 exactly. So a pair has the law of a true pair given that its radius is at most r_max.
-   What that costs a whole run is ``tfdp.mechanisms.finite_support_delta``.
+   What that costs a whole run is ``tfdp.accounting.finite_support_delta``.
 2. Rounding. Bits and true pairs can be put in one probability space in which the computed pair is a rounding of
    a true pair whose radius is at most r_max:
 
@@ -39,13 +39,12 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from tfdp.accounting.finite_support import RADIUS_BITS
 from tfdp.gradients.compilation import under_xla
 from tfdp.mechanisms import philox
 from tfdp.mechanisms.secret_generator import SecretGenerator
 
-_LOW_BITS = 11  # the angle's lowest: no float32 angle can hold them, so they refine the radius
-RADIUS_BITS = 64 + _LOW_BITS
-LARGEST_RADIUS = math.sqrt(2 * RADIUS_BITS * math.log(2))
+_LOW_BITS = RADIUS_BITS - 64  # the angle's lowest: no float32 angle can hold them, so they refine the radius
 
 # ln(1 + f) / f at the 22 Chebyshev nodes of [sqrt(1/2) - 1, sqrt(2) - 1], interpolated: relative error below 2.5e-17.
 _LOGARITHM = (

@@ -14,7 +14,8 @@ import tensorflow as tf
 
 from tfdp.gradients import Ellipsoid
 from tfdp.mechanisms.directional import DirectionalMechanism
-from tfdp.mechanisms.gaussian import State, noise_is_apart, number
+from tfdp.mechanisms.gaussian import State, noise_is_apart
+from tfdp.mechanisms.ranges import number
 from tfdp.mechanisms.secret_generator import SecretGenerator
 
 RESIDUAL = "residual"

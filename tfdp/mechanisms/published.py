@@ -20,8 +20,9 @@ from tfdp.mechanisms.direction import (
     loaded,
     spread_over,
 )
-from tfdp.mechanisms.gaussian import GaussianMechanism, State, number
+from tfdp.mechanisms.gaussian import GaussianMechanism, State
 from tfdp.mechanisms.published_direction import PublishedDirection
+from tfdp.mechanisms.ranges import check_stddev, number
 
 IMPORTANCE = "importance"
 _ROUNDING = 1 - 2.0**-15  # float32 sums over all coordinates err by less
@@ -107,6 +108,7 @@ class PublishedMechanism(GaussianMechanism):
         self.full_gradient = self._full_gradient(direction_budget, direction_noise_multiplier)
         self._importances: list[np.ndarray] | None = None  # public ones, when the weights are known
         self.sigma_floor = None if sigma_floor is None else number("sigma_floor", sigma_floor, positive=True)
+        check_stddev("sigma_floor", self.sigma_floor or 0.0, self.l2_norm_clip)
 
     def _full_gradient(self, share: float, noise_multiplier: float | None) -> PublishedDirection | None:
         if self.direction == FULL_GRADIENT:

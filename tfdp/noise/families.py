@@ -65,13 +65,14 @@ class StudentT(Noise):
             )
 
     @property
-    def _scale(self) -> float:
+    def factor(self) -> float:
+        """What a standard Student-t is multiplied by."""
         return self.scale if self.scale is not None else self.stddev * math.sqrt((self.df - 2) / self.df)
 
     def log_density(self, x: np.ndarray) -> np.ndarray:
-        z = np.asarray(x, dtype=float) / self._scale
+        z = np.asarray(x, dtype=float) / self.factor
         constant = (
-            _log_of_half_a_step(self.df / 2) - 0.5 * (math.log(self.df) + math.log(math.pi)) - math.log(self._scale)
+            _log_of_half_a_step(self.df / 2) - 0.5 * (math.log(self.df) + math.log(math.pi)) - math.log(self.factor)
         )
         return constant - (self.df + 1) / 2 * np.log1p(z * z / self.df)
 
@@ -80,23 +81,23 @@ class StudentT(Noise):
 
         tail = np.asarray(tail, dtype=float)
         if self.df > _NEARLY_NORMAL:
-            return self._scale * _fishers_quantile(self.df, -special.ndtri(tail))
+            return self.factor * _fishers_quantile(self.df, -special.ndtri(tail))
         # P(|T| > t) = I(nu / (nu + t^2); nu / 2, 1 / 2); near the middle by the complement, which is small there.
         share = special.betaincinv(self.df / 2, 0.5, 2 * tail)
         rest = special.betaincinv(0.5, self.df / 2, 1 - 2 * tail)
         with np.errstate(divide="ignore"):
             far = np.sqrt(self.df * (1 - share) / share)
             near = np.sqrt(self.df * rest / (1 - rest))
-        return self._scale * np.where(tail < 0.25, far, near)
+        return self.factor * np.where(tail < 0.25, far, near)
 
     def survival(self, x: np.ndarray) -> np.ndarray:
         from scipy import special
 
-        return special.stdtr(self.df, -np.asarray(x, dtype=float) / self._scale)
+        return special.stdtr(self.df, -np.asarray(x, dtype=float) / self.factor)
 
     @property
     def variance(self) -> float:
-        return self._scale**2 * (self.df / (self.df - 2)) if self.df > 2 else math.inf
+        return self.factor**2 * (self.df / (self.df - 2)) if self.df > 2 else math.inf
 
 
 def _log_of_half_a_step(z: float) -> float:

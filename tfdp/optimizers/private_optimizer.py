@@ -154,9 +154,12 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         it has not released. And what it remembers was made for settings that must stay as they were.
 
         Raises:
-            ValueError: ``mechanism`` was replaced, or one of its settled settings changed, since the weights are known.
+            ValueError: ``mechanism`` was replaced, or one of its settled settings changed, since the weights are known; or
+                float32 would lose its noise.
         """
         own, first = self.mechanism, self._first_mechanism.value
+        if hasattr(own, "check_noise"):
+            own.check_noise()
         if first is None:
             return
         if own is first:

@@ -218,8 +218,8 @@ class PrivateTraining:
                 f"The weights {overwritten} are overwritten with their gradient (float8 training), which no clipping or "
                 "noise can cover. Use a dtype policy without float8."
             )
+        self.optimizer.check_mechanism()
         if self.optimizer.built:
-            self.optimizer.check_mechanism()
             known = {id(v) for v in self.optimizer._trainable_variables}
             if {id(v) for v in model.trainable_variables} != known:
                 raise ValueError(

@@ -14,8 +14,8 @@
    of the records into the run that no step paid for: neither 1. nor 2. is proven any more.
 4. Callbacks on validation metrics compute with released weights and other records. What they choose among the weights is
    post-processing. Where they stop, the number of steps was chosen by looking at releases: ``Facts.priced``.
-5. Noise without the last of its tails: delta is priced smaller by ``tfdp.mechanisms.finite_support_delta``, for
-   encoded releases by ``noise_tails_delta``.
+5. Noise without the last of its tails: delta is priced smaller by what each event says of its own
+   (``tfdp.accounting.Event.missing_tails_delta``). Of an event that says nothing, nothing is proven.
 6. What a paper claims of its own algorithm, and does not follow, is repeated beside what is proven, with the reason.
 """
 
@@ -29,6 +29,7 @@ from tfdp.accounting import (
     Budget,
     FixedSize,
     Ledger,
+    Line,
     MicrobatchedEvent,
     PublishedEvent,
     Report,
@@ -94,7 +95,7 @@ class _Claims:
         except ValueError as refusal:
             self.refusals.append(f"{str(refusal).rstrip('.')}.")
             return None
-        doubts = self.chosen + self.watched + _unproven_tails(self.facts.priced, self.tails, self.delta)
+        doubts = self.chosen + self.watched + _unproven_tails(self.facts, self.facts.priced, self.delta)
         if found.status is not Status.PROVEN:
             doubts = ("The central limit theorem is no bound: the true epsilon can be larger.", *doubts)
         status = Status.APPROXIMATE if doubts else Status.PROVEN
@@ -113,8 +114,7 @@ class _Claims:
 
     def _filtered(self, budget: Budget) -> Claim:
         """Every step was held to the target at the delta that is left without the tails' share (``TAILS_SHARE``)."""
-        tails = self.facts.price_of_tails(self.facts.ledger)
-        doubts = self.watched + _unproven_tails(self.facts.ledger, tails, TAILS_SHARE * budget.delta)
+        doubts = self.watched + _unproven_tails(self.facts, self.facts.ledger, TAILS_SHARE * budget.delta)
         status = Status.APPROXIMATE if doubts else Status.PROVEN
         how = (
             f"filter: each step was held to target_epsilon={budget.target_epsilon:g} at Renyi order {budget.order:g}, fixed "
@@ -125,15 +125,23 @@ class _Claims:
         return Claim(MEMBERSHIP, relation, budget.target_epsilon, budget.delta, None, status, how, doubts)
 
 
-def _unproven_tails(ledger: Ledger, price: float, allowed: float) -> tuple[str, ...]:
-    if any(isinstance(line.sampling, FixedSize) for line in ledger):
-        return ("What noise without the last of its tails costs is not derived for lots of a fixed size.",)
+def _unproven_tails(facts: Facts, ledger: Ledger, allowed: float) -> tuple[str, ...]:
+    unknown = dict.fromkeys(map(_of_what, facts.without_a_price_of_tails(ledger)))
+    if unknown:
+        return tuple(f"What noise without the last of its tails costs is not derived for {what}." for what in unknown)
+    price = facts.price_of_tails(ledger)
     if price < allowed:
         return ()
     return (
         f"The noise has an end (a Gaussian at 10.2 standard deviations), which costs {price:.2g} of delta, more than there is. Use more noise, "
         "fewer steps or a larger delta.",
     )
+
+
+def _of_what(line: Line) -> str:
+    if isinstance(line.sampling, FixedSize):
+        return "lots of a fixed size"
+    return f"the noise of {type(line.event).__name__} under {type(line.sampling).__name__} sampling"
 
 
 _CURE = "Watch a metric of validation records, such as monitor='val_loss',"

@@ -9,17 +9,16 @@ import math
 import keras
 
 from tfdp.accounting import (
-    EncodedEvent,
     Event,
     FitRecord,
     GaussianEvent,
     Ledger,
+    Line,
     MicrobatchedEvent,
     NotPrivateEvent,
     PublishedEvent,
 )
 from tfdp.accounting.fit_records import on_schedule
-from tfdp.mechanisms import finite_support_delta, noise_tails_delta
 from tfdp.optimizers import PrivateOptimizer, hook
 
 
@@ -90,13 +89,12 @@ class Facts:
         return described and schedule.begins_with(steps, releases)
 
     def price_of_tails(self, ledger: Ledger) -> float:
-        """What it costs in delta that the noise has an end, over all steps of `ledger`."""
-        return sum(self._price_of_tails(line.event.at_worst, line.steps) for line in ledger)
+        """What it costs in delta that the noise has an end, over all steps of `ledger` of which that is known."""
+        return sum(line.missing_tails_delta(self.weights) or 0.0 for line in ledger)
 
-    def _price_of_tails(self, event: Event, steps: int) -> float:
-        if isinstance(event, GaussianEvent):
-            return finite_support_delta(self.weights, steps, event.noise_multiplier)
-        return noise_tails_delta(event.noise, event.codebook, steps) if isinstance(event, EncodedEvent) else 0.0
+    def without_a_price_of_tails(self, ledger: Ledger) -> tuple[Line, ...]:
+        """The lines of which it is not known: nothing is proven of them."""
+        return tuple(line for line in ledger if line.missing_tails_delta(self.weights) is None)
 
 
 def _may_have_been_chosen(record: FitRecord) -> bool:

@@ -58,7 +58,7 @@ def limits_of(facts: Facts) -> tuple[Limit, ...]:
     if facts.not_private or not (facts.ledger.steps or facts.private_optimizer):
         return (_UNPROVEN if facts.published else _EVERYTHING,)
     diagnostics = (_NOT_FINITE,) if facts.counts_not_finite else ()
-    on_grid = all(isinstance(line.event, GaussianOnGridEvent) for line in facts.ledger if line.steps)
+    on_grid = all(type(line.event) is GaussianOnGridEvent for line in facts.ledger if line.steps)
     last_bits = () if on_grid and facts.ledger.steps else (_LAST_BITS,)
     return (*_number_of_steps(facts), *_callbacks(facts.fits), *_ALWAYS, *last_bits, *diagnostics)
 

@@ -5,7 +5,7 @@ The claims, each with the argument it stands on:
 1. Features: proven. A record's features, at most clip_norm long, get one Gaussian draw: mu = 2 clip_norm / stddev, up to missing tails, for a record
    that is replaced by another (``tfdp.accounting.analytic_gaussian``). It is local: the noisy record itself may be
    published, so training on it, in whatever way and for however many epochs, is post-processing and costs nothing more.
-   That the noise has no last tails costs ``tfdp.mechanisms.finite_support_delta``, taken for the largest records there are. Where
+   That the noise has no last tails costs ``tfdp.accounting.finite_support_delta``, taken for the largest records there are. Where
    that is more than delta (mu above 5 or so), nothing is proven.
 2. Label: none as it is; proven if it is randomised (``tfdp.accounting.randomized_response``).
 3. The whole record: both together, priced exactly as one release. Without a proven label there is none.
@@ -18,14 +18,13 @@ import dataclasses
 import importlib
 import math
 
-from tfdp.accounting import Relation, Status
+from tfdp.accounting import Relation, Status, finite_support_delta
 from tfdp.accounting.analytic_gaussian import gaussian_epsilon, gaussian_mu
 from tfdp.accounting.budgets import TAILS_SHARE
 from tfdp.accounting.claims import FEATURES, LABEL, MEMBERSHIP, RECORD, Claim, in_short, section, strict_json
 from tfdp.accounting.randomized_response import record_epsilon
 from tfdp.data.perturbation.labels import RandomizedLabels
 from tfdp.data.perturbation.leaves import MOST_COORDINATES
-from tfdp.mechanisms import finite_support_delta
 
 _FORMAT = "tfdp.perturbation_statement"
 _VERSION = 1

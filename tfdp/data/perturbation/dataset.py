@@ -69,7 +69,9 @@ def _mapped(batches: tf.data.Dataset, release: PerturbedRecords, batch_size: int
 
     # enumerate() would hide where its numbers come from.
     numbered = tf.data.Dataset.zip((tf.data.Dataset.range(tf.int64.max), batches))
-    return numbered.map(one_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    mapped = numbered.map(one_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    setattr(mapped, pipeline_graph.ONE_RECORD_AT_A_TIME, True)
+    return mapped
 
 
 def _kept(released: tf.data.Dataset, size: int, batch_size: int | None, memory_limit: int) -> tf.data.Dataset:

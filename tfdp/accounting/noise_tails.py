@@ -2,10 +2,8 @@
 
 import math
 
-from tfdp.accounting import Codebook
-from tfdp.mechanisms.finite_support import cut_pairs_delta
-from tfdp.mechanisms.noise_samplers import student_scale
-from tfdp.mechanisms.normals import LARGEST_RADIUS, RADIUS_BITS
+from tfdp.accounting.codebooks import Codebook
+from tfdp.accounting.finite_support import LARGEST_RADIUS, RADIUS_BITS, cut_pairs_delta
 from tfdp.noise import Gaussian, Noise, StudentT
 
 CUT = 2.0**-RADIUS_BITS  # the probability with which a true draw is one that is never made
@@ -61,7 +59,7 @@ def noise_tails_delta(noise: Noise, codebook: Codebook, steps: int) -> float:
 def cut_of_a_moved_draw(noise: Noise, shift: float) -> float:
     """e(s)."""
     if type(noise) is StudentT:
-        a, df = shift / student_scale(noise), noise.df
+        a, df = shift / noise.factor, noise.df
         ratio = 1 + a * a / (2 * df) + a * math.sqrt(a * a + 4 * df) / (2 * df)
         return CUT * math.exp(min((df + 1) / 2 * math.log(ratio), 700.0))
     end = float(noise.upper_quantile(CUT / 2))

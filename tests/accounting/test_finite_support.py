@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from tfdp.mechanisms import finite_support_delta
-from tfdp.mechanisms.finite_support import cut_pairs_delta
+from tfdp.accounting import finite_support_delta
+from tfdp.accounting.finite_support import cut_pairs_delta
 
 LARGEST = math.sqrt(150 * math.log(2))
 

@@ -2,7 +2,9 @@
 
 import math
 
-from tfdp.mechanisms.normals import LARGEST_RADIUS
+# Of a pair of draws (`tfdp.mechanisms.normals`): the radius is made of so many random bits, and so has an end.
+RADIUS_BITS = 75
+LARGEST_RADIUS = math.sqrt(2 * RADIUS_BITS * math.log(2))
 
 
 def finite_support_delta(weights: int, steps: int, noise_multiplier: float) -> float:

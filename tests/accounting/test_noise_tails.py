@@ -7,9 +7,8 @@ import pytest
 import scipy.integrate
 import scipy.stats
 
-from tfdp.accounting import Codebook
-from tfdp.mechanisms import finite_support_delta, noise_tails_delta
-from tfdp.mechanisms.noise_tails import CUT, cut_of_a_moved_draw
+from tfdp.accounting import Codebook, finite_support_delta, noise_tails_delta
+from tfdp.accounting.noise_tails import CUT, cut_of_a_moved_draw
 from tfdp.noise import Cauchy, Gaussian, HyperbolicSecant, Laplace, StudentT, VarianceGamma
 
 BOOK = Codebook(26_000, size=10)

@@ -1,0 +1,58 @@
+"""The transformations of a tf.data pipeline, as TensorFlow's Python objects keep them.
+
+TensorFlow keeps the inputs of a dataset, and the functions that it calls, in private attributes. Where they are missing
+nothing is seen; nothing breaks.
+"""
+
+import re
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+
+def ways_of(dataset: tf.data.Dataset) -> Iterator[list[tf.data.Dataset]]:
+    """Every way from the dataset to a source."""
+    below = inputs_of(dataset)
+    if not below:
+        yield [dataset]
+    for source in below:
+        for way in ways_of(source):
+            yield [dataset, *way]
+
+
+def nodes_of(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
+    """All transformations and sources, each once."""
+    return list({id(node): node for way in ways_of(dataset) for node in way}.values())
+
+
+def inputs_of(dataset: tf.data.Dataset) -> list[tf.data.Dataset]:
+    try:
+        return list(dataset._inputs())
+    except (AttributeError, TypeError, NotImplementedError):
+        one = getattr(dataset, "_input_dataset", None)
+        return [] if one is None else [one]
+
+
+def kind_of(dataset: tf.data.Dataset) -> str:
+    """`_ParallelBatchDataset` -> `ParallelBatch`."""
+    return re.fullmatch(r"_?(.*?)(Dataset)?(V[12])?(Adapter)?", type(dataset).__name__).group(1)
+
+
+def cardinality_of(dataset: tf.data.Dataset) -> int:
+    return int(dataset.cardinality())
+
+
+def is_once(repeat: tf.data.Dataset) -> bool:
+    try:
+        return int(tf.get_static_value(repeat._count)) == 1
+    except (AttributeError, TypeError):
+        return False
+
+
+def function_graph(dataset: tf.data.Dataset) -> tf.Graph | None:
+    """The graph of the function of a map(), flat_map(), interleave() or scan(); None if it can't be seen."""
+    for name in ("_map_func", "_scan_func"):
+        graph = getattr(getattr(getattr(dataset, name, None), "function", None), "graph", None)
+        if isinstance(graph, tf.Graph) and hasattr(graph, "captures"):
+            return graph
+    return None
