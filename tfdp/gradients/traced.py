@@ -32,8 +32,6 @@ _HARMLESS = re.compile(
     r"Assert|CheckNumerics(V2)?|VarIsInitializedOp|VariableShape|TensorArray.*|CudnnRNN.*|Placeholder.*|_Arg|_Retval|Empty|DeviceIndex|"
     r"(Anonymous)?(Mutable)?(Dense)?HashTable.*|StatelessRandomGet.*"
 )
-    r"Assert|VarIsInitializedOp|TensorArray.*|CudnnRNN.*|Placeholder.*|_Arg|_Retval|NoOp|HashTableV2"
-)
 _MANY = 256  # rounds of a loop: each changes a label of a tensor for good, or is the last
 
 
