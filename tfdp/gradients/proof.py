@@ -26,6 +26,7 @@ from tfdp.gradients.overridden_loss import weighting
 from tfdp.gradients.per_example import MAP, XLA
 from tfdp.gradients.plan import Plan, Site, first_plan, move_out, widen
 from tfdp.gradients.recording import RuleFailed
+from tfdp.gradients.remat import without_rematerialisation
 from tfdp.gradients.reuse import used_elsewhere
 from tfdp.gradients.state import StateAssigned
 from tfdp.gradients.trial import PinnedState, Trial, dense, unpacked, values
@@ -34,6 +35,7 @@ MOST_ATTEMPTS = 64
 ALLOWANCE = 1e-2  # of a norm: the most that it may allow for rounding, which shows where terms cancel by three digits
 
 
+@without_rematerialisation()
 @losses_of_one_device()
 def prove(model: keras.Model, record_spec: Any, sample: Any = None) -> Plan:
     """The plan by which the model's per-example gradients are right.
