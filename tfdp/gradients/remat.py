@@ -112,5 +112,5 @@ def _say_so() -> None:
     warnings.warn(
         "Private training ignores keras.RematScope, keras.remat and tf.recompute_grad: gradients are the same, but no memory is "
         "saved. To save memory, give the optimizer max_physical_batch.",
-        stacklevel=3,
+        stacklevel=1,  # one place, so that it is said once
     )
