@@ -17,6 +17,7 @@ from tfdp.gradients.layer_tree import all_layers, flat_tensors
 from tfdp.gradients.losses import OwnLosses, losses_of_one_device
 from tfdp.gradients.plan import Plan
 from tfdp.gradients.recording import RuleFailed, by_the_rule_of, recording
+from tfdp.gradients.remat import without_rematerialisation
 from tfdp.gradients.state import no_state_assigned
 
 FLOAT16_LOSS_SCALE = 1024.0
@@ -114,6 +115,7 @@ def loss_scale(model: keras.Model) -> float:
     return FLOAT16_LOSS_SCALE if any(layer.compute_dtype == "float16" for layer in all_layers(model)) else 1.0
 
 
+@without_rematerialisation()
 @losses_of_one_device()
 def lot_gradients(model: keras.Model, plan: Plan, x, y=None, sample_weight=None, secret=None) -> LotPass:
     """The gradients of a lot of at least one example.

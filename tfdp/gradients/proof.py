@@ -29,6 +29,7 @@ from tfdp.gradients.overridden_loss import weighting
 from tfdp.gradients.per_example import MAP, XLA
 from tfdp.gradients.plan import Plan, Site, first_plan, move_out, widen
 from tfdp.gradients.recording import RuleFailed
+from tfdp.gradients.remat import without_rematerialisation
 from tfdp.gradients.reuse import used_elsewhere
 from tfdp.gradients.rows import View
 from tfdp.gradients.state import KnownDraws, StateAssigned
@@ -41,6 +42,7 @@ _CLEAR = (StateAssigned, KnownDraws, MixesExamples)  # refusals that say what to
 _COVERED = (0, 3, 6)  # the base's examples whose gradients are compared with a tape's
 
 
+@without_rematerialisation()
 @losses_of_one_device()
 def prove(model: keras.Model, record_spec: Any, sample: Any = None, lot_size: int = LOT_SIZE) -> Plan:
     """The plan by which the model's per-example gradients are right.

@@ -11,6 +11,8 @@ reading methods of TensorFlow's variables       ``reuse``: find weights that oth
 ``keras.random.SeedGenerator.next``             ``draws``: seeds from a secret; count what layers draw
 TensorFlow's stateless random operations        ``draws.following``: random numbers move with their rows
 ``scale_loss_for_distribution`` of Keras        ``losses``: losses are those of one device
+``rematerialized_call`` of Keras, and what       ``remat``: nothing is run a second time for its gradient
+runs TensorFlow's custom gradients
 ==============================================  =====================================================
 
 Formal guarantees: a shadow has effect in the thread that made it, and only until its ``with`` ends. Shadows of several threads

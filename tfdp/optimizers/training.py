@@ -16,6 +16,7 @@ from tfdp.accounting import Event, NotPrivateEvent
 from tfdp.data import DeclaredDataset, PoissonBatches
 from tfdp.gradients import prove
 from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensors
+from tfdp.gradients.remat import without_rematerialisation
 from tfdp.gradients.state import no_state_assigned, only_metrics_written, refuse_stateful
 from tfdp.optimizers.fit_arguments import check_types, lots_of_fit
 from tfdp.optimizers.full_pass import FullPass, check_full_gradient
@@ -86,6 +87,7 @@ class PrivateTraining:
         finally:
             self._alone.release()
 
+    @without_rematerialisation()  # in validation as well
     def _fit(self, original: Callable, arguments: dict, public_size: int | None) -> Any:
         model, optimizer = self.model, self.optimizer
         self._check(model)
