@@ -16,6 +16,7 @@ from tfdp.accounting import Event, NotPrivateEvent
 from tfdp.data import DeclaredDataset, PoissonBatches
 from tfdp.gradients import prove
 from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensors
+from tfdp.gradients.precision import full_precision, refuse_reduced_precision
 from tfdp.gradients.remat import without_rematerialisation
 from tfdp.gradients.state import no_state_assigned, only_metrics_written, refuse_stateful
 from tfdp.optimizers.fit_arguments import check_types, lots_of_fit
@@ -83,7 +84,9 @@ class PrivateTraining:
                 "ledger. Call fit again when it has returned; a callback must not call it."
             )
         try:
-            return self._fit(original, arguments, public_size)
+            refuse_reduced_precision()
+            with full_precision():
+                return self._fit(original, arguments, public_size)
         finally:
             self._alone.release()
 
