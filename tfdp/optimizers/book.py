@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import secrets
 from collections.abc import Callable, Iterator
 
 import keras
@@ -129,7 +130,7 @@ class Book(tf.train.experimental.PythonState):
     def open(self, line: OpenLine) -> None:
         """From now on every step is one of these, and no more than planned are taken."""
         self.close()
-        self._line = line
+        self._line = dataclasses.replace(line, name=secrets.token_hex(8))
         if line.schedule is not None:
             self._due_at.value.assign(self.released + line.schedule.first)
         self.allow(line.planned)
