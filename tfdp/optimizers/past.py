@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent, Poisson, Sampling, Schedule, Watcher
 from tfdp.accounting.fit_records import with_record
 
-
 Origins = tuple[tuple[str, int], ...]
 
 

@@ -118,10 +118,16 @@ class TestOrder:
             (lambda d: d.shard(2, 0), r"shard\(\) before"),
             (lambda d: d.window(2, shift=1).flat_map(lambda x, y: x.batch(2)), r"window\(\) before"),
             (lambda d: d.scan(np.zeros(5, "f4"), lambda s, r: (s + r[0], s + r[0])), r"scan\(\) before"),
-            (lambda d: tf.data.Dataset.random(seed=1).map(lambda n: tf.gather(X, n % SIZE)).take(9), r"random\(\) before"),
+            (
+                lambda d: tf.data.Dataset.random(seed=1).map(lambda n: tf.gather(X, n % SIZE)).take(9),
+                r"random\(\) before",
+            ),
             (lambda d: d.concatenate(d), "joins a data set with itself"),
             (lambda d: d.take(9).concatenate(d.skip(8)), "joins a data set with itself"),
-            (lambda d: tf.data.Dataset.zip((d, d.skip(1))).map(lambda a, b: a[0] + b[0]), "joins a data set with itself"),
+            (
+                lambda d: tf.data.Dataset.zip((d, d.skip(1))).map(lambda a, b: a[0] + b[0]),
+                "joins a data set with itself",
+            ),
             (lambda d: d.take(0), "empty"),
             (lambda d: d.map(swapped, 2, deterministic=False), "deterministic=False before"),
             (lambda d: d.batch(4, num_parallel_calls=2, deterministic=False).unbatch(), "deterministic=False before"),
