@@ -38,6 +38,36 @@ def test_releases_of_another_run_with_equal_settings_are_added(way, tmp_path):
     assert fresh.optimizer.ledger.steps == 9
 
 
+def by_a_checkpoint_of_the_model(one, other, folder):
+    tf.train.Checkpoint(model=one).write(str(folder / "state"))
+    tf.train.Checkpoint(model=other).read(str(folder / "state"))
+
+
+def by_weights(name, load=lambda model, path: model.load_weights(path), **saving):
+    def carried(one, other, folder):
+        save = one.save if name.endswith(".keras") else one.save_weights
+        save(folder / name, **saving)
+        load(other, folder / name)
+
+    return carried
+
+
+OTHER_WAYS = {
+    "Checkpoint(model=)": by_a_checkpoint_of_the_model,
+    "skip_mismatch": by_weights("w.weights.h5", lambda model, path: model.load_weights(path, skip_mismatch=True)),
+    "shards": by_weights("w.weights.json", max_shard_size=0.01),
+    "a whole model's file": by_weights("w.keras"),
+    "keras.saving": by_weights("w.weights.h5", keras.saving.load_weights),
+}
+
+
+@pytest.mark.parametrize("way", OTHER_WAYS)
+def test_the_ledger_comes_with_the_weights(way, tmp_path):
+    model = trained(3)
+    OTHER_WAYS[way](trained(4), model, tmp_path)
+    assert [line.steps for line in model.optimizer.ledger] == [7]
+
+
 def test_weights_of_two_runs_in_one_model_cost_both(tmp_path):
     """The bias of one run, the kernel of the other."""
     other, own = trained(5), trained(5)
