@@ -171,6 +171,66 @@ def not_finite() -> dict:
     return {"counted": counted, "start": cases.as_lists(start), "weights": cases.as_lists(model.get_weights())}
 
 
+APART = 11  # records, each with a coordinate of its own; on two replicas parts of 6 and 5
+
+
+def of_one_coordinate_each(x=None, y=None, **arguments) -> list:
+    """By how many clips each record moved one step. With max_physical_batch and jit_compile as given."""
+    limit = {name: arguments.pop(name) for name in ("max_physical_batch",) if name in arguments}
+    model = private(2, lambda: tfdp.NoisySGD(1.0, l2_norm_clip=0.5, noise_multiplier=0.0, **limit), wide, **arguments)
+    x = 100 * np.eye(APART, dtype="f4") if x is None else x
+    tiny.train(model, x, np.full((len(x), 1), 1e6, "f4") if y is None else y)
+    return (np.abs(model.get_weights()[0]).ravel() * len(x) / 0.5).tolist()
+
+
+def wide() -> keras.Model:
+    return keras.Sequential(
+        [keras.layers.Input((APART,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")]
+    )
+
+
+def shares() -> dict:
+    ways = {"whole": {}, "one at a time": {"max_physical_batch": 1}, "three at a time": {"max_physical_batch": 3}}
+    ways |= {"by XLA": {"jit_compile": True}, "three by XLA": {"max_physical_batch": 3, "jit_compile": True}}
+    found = {name: of_one_coordinate_each(**way) for name, way in ways.items()}
+    found["one record"] = of_one_coordinate_each(100 * np.eye(APART, dtype="f4")[:1])
+    labels = np.full((APART, 1), 1e6, "f4")
+    labels[:6] = np.nan
+    return found | {"the first part not finite": of_one_coordinate_each(y=labels)}
+
+
+def lots_of_chance() -> list:
+    """By how many clips each record moved each of 100 steps on Poisson lots."""
+    model = private(2, lambda: tfdp.NoisySGD(1e-3, l2_norm_clip=1.0, noise_multiplier=0.0), wide)
+    weights = [model.get_weights()[0].ravel()]
+    keep = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: weights.append(model.get_weights()[0].ravel())
+    )
+    records = (100 * np.eye(APART, dtype="f4"), np.full((APART, 1), 1e6, "f4"))
+    model.fit(*records, batch_size=4, steps_per_epoch=100, verbose=0, callbacks=[keep])
+    return (np.abs(np.diff(weights, axis=0)) * 4 * 1e3).tolist()
+
+
+def rewound() -> dict:
+    """Steps of noise, again and again from one file; and from a file that one device goes on with."""
+    with STRATEGIES[2].scope():
+        model = cases.only_noise()
+    moves = [cases.without_records(model)]
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_weights(f"{folder}/state.weights.h5")
+        model.save(f"{folder}/model.keras")
+        for _ in range(2):
+            moves.append(cases.without_records(model))
+            model.load_weights(f"{folder}/state.weights.h5")
+        alone = keras.models.load_model(f"{folder}/model.keras")
+    moves.append(cases.without_records(alone))
+    return {
+        "likeness": float(np.abs(np.corrcoef(moves) - np.eye(len(moves))).max()),
+        "draws": moves[0].size,
+        "steps": [model.optimizer.ledger.steps, alone.optimizer.ledger.steps],
+    }
+
+
 def one_refuses() -> dict:
     """The second replica has reached its limit of steps, the first has not."""
     model = private(2, tiny.noisy)
@@ -270,6 +330,9 @@ def all_cases() -> dict:
         not_finite,
         one_refuses,
         validated,
+        shares,
+        lots_of_chance,
+        rewound,
     ):
         found[case.__name__] = cases.told(case)
     return found | {f"refused {name}": cases.told(case) for name, case in REFUSED.items()}

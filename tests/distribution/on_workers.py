@@ -44,6 +44,7 @@ def budget_of_noise() -> dict:
         "draws": moves.size,
         "steps": model.optimizer.ledger.steps,
         "weights": digest(model),
+        "origins": model.optimizer.book.read().origins,
     }
 
 

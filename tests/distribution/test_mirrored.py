@@ -95,6 +95,30 @@ def test_where_one_replica_refuses_a_step_none_takes_it(on_devices):
     assert of(on_devices, "one_refuses") == {"moved": False, "steps": 0}
 
 
+def test_a_record_moves_a_step_by_one_clip_however_its_lot_is_dealt_out(on_devices):
+    """In uneven parts, physical batches, by XLA; alone, beside an empty part; beside a part of which nothing is finite."""
+    found = of(on_devices, "shares")
+    some = found.pop("the first part not finite")
+    assert not any(some[:6]) and some[6:] == pytest.approx(5 * [1.0], rel=1e-5)
+    alone = found.pop("one record")
+    assert alone == pytest.approx([1.0] + 10 * [0.0], rel=1e-5)
+    for way, moved in found.items():
+        assert moved == pytest.approx(11 * [1.0], rel=1e-5), way
+
+
+def test_a_record_is_in_at_most_one_part_of_a_lot_of_chance(on_devices):
+    moved = np.array(of(on_devices, "lots_of_chance"))
+    assert set(np.round(moved, 2).ravel()) == {0.0, 1.0}
+    often = moved.mean(0)  # rate 4 / 11 in 100 steps
+    assert np.abs(often - 4 / 11).max() < 5 * np.sqrt(4 / 11 * 7 / 11 / 100)
+
+
+def test_steps_that_are_taken_again_have_noise_of_their_own(on_devices):
+    found = of(on_devices, "rewound")
+    assert found["likeness"] < 6 / np.sqrt(found["draws"])
+    assert found["steps"] == [3, 2]
+
+
 def test_validation_of_lots_that_can_not_be_dealt_out_evenly_is_that_of_one_device(on_devices):
     on_four, alone = of(on_devices, "validated")
     for name in ("loss", "val_loss"):

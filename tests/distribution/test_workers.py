@@ -45,6 +45,14 @@ def test_both_workers_together_add_the_noise_of_one_device_until_the_budget_ends
     assert on_paper.is_chi_square(one["squares"] / fitting, one["draws"])
 
 
+def test_all_workers_give_a_fit_the_same_name(on_workers):
+    """So that a file that one of them wrote is no other run's to the others."""
+    one, other = of(on_workers, "first", "budget_of_noise")
+    assert one["origins"] == other["origins"]
+    ((name, steps),) = one["origins"]
+    assert len(name) > 16 and steps == one["steps"]
+
+
 def test_records_in_another_order_on_each_worker_are_refused_before_anything_moves(on_workers):
     assert of(on_workers, "first", "records_in_another_order") == [True, True]
 

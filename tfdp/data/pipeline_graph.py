@@ -121,6 +121,29 @@ def may_change_order(dataset: tf.data.Dataset) -> bool:
     return any(_interleaves_in_any_order(node) for node in nodes if kind_of(node) == "ParallelInterleave")
 
 
+def may_repeat_records(dataset: tf.data.Dataset) -> bool:
+    """Whether one source is joined to itself by concatenate(), or zipped with itself at another place.
+
+    Two sources of the same records can't be seen to be that.
+    """
+    places: dict[int, set] = {}
+    for way in _ways(dataset):
+        kinds = [_kind(node) for node in way]
+        joined = "Concatenate" in kinds
+        if joined and id(way[-1]) in places:
+            return True
+        skipped = sum(_skipped(node) for node, kind in zip(way, kinds, strict=True) if kind == "Skip")
+        places.setdefault(id(way[-1]), set()).add(-1 if joined else skipped)
+    return any(len(found) > 1 for found in places.values())
+
+
+def _skipped(skip: tf.data.Dataset) -> int:
+    try:
+        return int(tf.get_static_value(skip._count))
+    except (AttributeError, TypeError):
+        return id(skip)
+
+
 def _interleaves_in_any_order(interleave: tf.data.Dataset) -> bool:
     try:
         written = tf.raw_ops.DatasetToGraphV2(input_dataset=interleave._variant_tensor, external_state_policy=1)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import secrets
 from collections.abc import Callable, Iterator
 
 import keras
@@ -47,6 +48,9 @@ class Book(tf.train.experimental.PythonState):
             self._limit = Untracked(tf.Variable(NO_LIMIT, dtype=tf.int64, trainable=False))
             self._scheduled = Untracked(tf.Variable(0, dtype=tf.int64, trainable=False))
             self._due_at = Untracked(tf.Variable(NO_LIMIT, dtype=tf.int64, trainable=False))
+            # Of several workers all get the chief's value.
+            self._shared = Untracked(tf.Variable(secrets.randbits(63), dtype=tf.int64, trainable=False))
+        self._opened = 0
         self._closed = Past()
         self._closed_at, self._closed_at_saved, self._closed_at_scheduled = 0, 0, 0
         self._line: OpenLine | None = None
@@ -135,10 +139,20 @@ class Book(tf.train.experimental.PythonState):
     def open(self, line: OpenLine) -> None:
         """From now on every step is one of these, and no more than planned are taken."""
         self.close()
-        self._line = line
+        self._line = dataclasses.replace(line, name=self._new_name())
         if line.schedule is not None:
             self._due_at.value.assign(self.released + line.schedule.first)
         self.allow(line.planned)
+
+    def _new_name(self) -> str:
+        """Of a fit, random: another one in a copy of this book, or in a fork of the process; on several workers the same, because
+        one may load what another wrote."""
+        self._opened += 1
+        shared = self._shared.value
+        strategy = getattr(shared, "distribute_strategy", None)
+        if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+            return f"{int(shared.numpy()):016x}, {self._opened}"
+        return secrets.token_hex(8)
 
     def begun(self, schedule: Schedule) -> Schedule:
         """What is left of a schedule, given as from the first step on, after all that the ledger holds of it."""

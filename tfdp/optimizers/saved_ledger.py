@@ -23,6 +23,7 @@ from tfdp.optimizers.past import Calibration, Past
 
 _SEALED = ("ledger", "circumstances", "steps")
 TEXTS = (*_SEALED, "checksum")
+_NAMELESS = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,9 @@ class Saved:
         calibration = self.calibration and dataclasses.asdict(self.calibration)
         texts = {
             "ledger": self.past.ledger.to_json(),
-            "circumstances": json.dumps({"fits": dumps(self.past.fits), "calibration": calibration}),
+            "circumstances": json.dumps(
+                {"fits": dumps(self.past.fits), "calibration": calibration, "origins": self.past.origins}
+            ),
             "steps": str(self.steps),
         }
         return texts | {"checksum": _checksum(texts)}
@@ -55,7 +58,8 @@ class Saved:
 def read_texts(texts: Mapping[str, Any]) -> Saved | None:
     """What ``Saved.to_texts`` wrote; None where there is nothing of a ledger.
 
-    Files from before there were checksums are read as they are.
+    Files from before there were checksums are read as they are; those from before there were names of fits
+    (``Past.origins``) are taken to be of one run, which is none of those with names.
 
     Raises:
         ValueError: something is missing, or the checksum does not fit.
@@ -70,7 +74,10 @@ def read_texts(texts: Mapping[str, Any]) -> Saved | None:
         raise ValueError("its checksum does not fit")
     circumstances = json.loads(texts["circumstances"])
     calibration = circumstances["calibration"] and Calibration(**circumstances["calibration"])
-    past = Past(Ledger.from_json(texts["ledger"]), loads(circumstances["fits"]))
+    ledger = Ledger.from_json(texts["ledger"])
+    nameless = [(_NAMELESS, ledger.steps)] if ledger.steps else []
+    origins = tuple((str(name), int(releases)) for name, releases in circumstances.get("origins", nameless))
+    past = Past(ledger, loads(circumstances["fits"]), origins)
     return Saved(past, calibration, int(texts.get("steps", 0)))
 
 

@@ -116,6 +116,18 @@ class TestOrder:
             (lambda d: d.repeat(), r"repeat\(\) before"),
             (lambda d: tf.data.Dataset.sample_from_datasets([d, d]), "sample_from_datasets"),
             (lambda d: d.shard(2, 0), r"shard\(\) before"),
+            (lambda d: d.window(2, shift=1).flat_map(lambda x, y: x.batch(2)), r"window\(\) before"),
+            (lambda d: d.scan(np.zeros(5, "f4"), lambda s, r: (s + r[0], s + r[0])), r"scan\(\) before"),
+            (
+                lambda d: tf.data.Dataset.random(seed=1).map(lambda n: tf.gather(X, n % SIZE)).take(9),
+                r"random\(\) before",
+            ),
+            (lambda d: d.concatenate(d), "joins a data set with itself"),
+            (lambda d: d.take(9).concatenate(d.skip(8)), "joins a data set with itself"),
+            (
+                lambda d: tf.data.Dataset.zip((d, d.skip(1))).map(lambda a, b: a[0] + b[0]),
+                "joins a data set with itself",
+            ),
             (lambda d: d.take(0), "empty"),
             (lambda d: d.map(swapped, 2, deterministic=False), "deterministic=False before"),
             (lambda d: d.batch(4, num_parallel_calls=2, deterministic=False).unbatch(), "deterministic=False before"),
@@ -126,6 +138,15 @@ class TestOrder:
     def test_data_sets_without_a_stable_order_are_refused_at_once(self, change, message):
         with pytest.raises(ValueError, match=message):
             change(records()).apply(perturbation())
+
+    def test_data_sets_that_bring_each_record_once_are_taken(self):
+        """Two sources side by side, one source twice at the same places, two parts end to end."""
+        x, y = (tf.data.Dataset.from_tensor_slices(part) for part in (X, np.arange(SIZE)))
+        whole = tf.data.Dataset.zip((x, y)).skip(1)
+        both = tf.data.Dataset.zip((whole.map(lambda x, y: x), whole.map(lambda x, y: y)))
+        parts = records(X[1:9], np.arange(8)).concatenate(records(X[9:], np.arange(SIZE - 9)))
+        for dataset in (whole, both, parts):
+            assert np.array_equal(features(dataset.apply(perturbation())), perturbation().on_arrays(X[1:]))
 
     def test_parallel_reading_in_order_is_taken(self):
         kept = records().map(swapped, 2, deterministic=True)

@@ -2,6 +2,7 @@
 
 import copy
 import hashlib
+import os
 import pickle
 
 import numpy as np
@@ -52,3 +53,19 @@ def test_bad_keys(key):
 def test_the_key_is_not_saved(save):
     with pytest.raises(TypeError, match="not saved"):
         save(RecordSeeds(KEY, ()))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+@pytest.mark.parametrize(("key", "code"), [(None, 7), (KEY, 0)])
+def test_a_drawn_key_is_of_one_process(key, code):
+    """A fork has it in memory, and would give the same noise to whatever it has."""
+    seeds = RecordSeeds(key, ("data", "train"))
+    seeds.of("x", 0, 1)
+    child = os.fork()
+    if child == 0:
+        try:
+            seeds.of("x", 0, 1)
+        except ValueError as error:
+            os._exit(7 if "in another process" in str(error) else 1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == code

@@ -231,7 +231,11 @@ def _limits(release: Release, labelled: bool) -> list[tuple[str, str]]:
             "Further releases of the same records (another key, noise or version of the data): their prices add up.",
         ),
         ("number_and_order", "The number of records, and which place a record has among them."),
-        ("several_records", "People with several records: of m records together, mu is sqrt(m) times as large."),
+        (
+            "several_records",
+            "People with several records: of m records together, mu is sqrt(m) times as large. A record is what came to the "
+            "perturbation: whoever was mixed into m of them before, or repeated, has m.",
+        ),
         (
             "unperturbed_records",
             "Records that were not perturbed, such as validation data, and preprocessing fitted on any.",

@@ -16,9 +16,19 @@ _UNSTABLE = {
     "Shard": "shard() before the perturbation gives records of different shards the same numbers, and so the same noise, which their "
     "difference shows",
     "DirectedInterleave": "sample_from_datasets() before the perturbation may give records other numbers in every epoch",
+    "Window": "window() before the perturbation may put a record into several windows, each with noise of its own, which costs as "
+    "many releases",
+    "Scan": "scan() before the perturbation carries a record on into all that come after it, each with noise of its own, which "
+    "costs as many releases",
+    "Random": "Dataset.random() before the perturbation may choose records, and one that is chosen twice gets noise twice, which "
+    "costs two releases",
 }
 _UNSTABLE["ShuffleAndRepeat"] = _UNSTABLE["Shuffle"]
 _REPEATED = "repeat() before the perturbation gives a record a new number, and so new noise, at every repetition, which costs as many releases"
+_TWICE = (
+    "concatenate() or zip() before the perturbation joins a data set with itself: a record that is in two elements gets noise twice, "
+    "which costs two releases"
+)
 _UNORDERED = (
     "deterministic=False before the perturbation may give records other numbers, and so other noise, in every epoch"
 )
@@ -117,6 +127,8 @@ def check_order(dataset: tf.data.Dataset, found: frozenset[str]) -> None:
     size = int(dataset.cardinality())
     if size == tf.data.INFINITE_CARDINALITY or found & pipeline_graph.REPEATING:
         raise ValueError(f"{_REPEATED}. {_ORDER}.")
+    if pipeline_graph.may_repeat_records(dataset):
+        raise ValueError(f"{_TWICE}. {_ORDER}, each record in one element.")
     if size == 0:
         raise ValueError("The data set is empty: there are no records to perturb.")
 

@@ -8,6 +8,7 @@ the number of the record. So another data set, another noise or another form of 
 from __future__ import annotations
 
 import hashlib
+import os
 import secrets
 
 import numpy as np
@@ -20,17 +21,29 @@ class RecordSeeds:
     """Seeds of 192 bits. The key is in no repr and no pickle.
 
     Args:
-        key: 16 to 64 secret bytes; None draws 32 from the operating system.
+        key: 16 to 64 secret bytes; None draws 32 from the operating system, for this process alone.
         released: what tells one release from another, as strings.
     """
 
     def __init__(self, key: bytes | None, released: tuple[str, ...]):
+        self._process = os.getpid() if key is None else None
         self._hash = hashlib.blake2b(key=_checked(key), digest_size=8 * SEED_WORDS, person=b"tfdp.records")
         for part in released:
             _add(self._hash, part)
 
     def of(self, leaf: str, first: int, rows: int) -> np.ndarray:
-        """``[rows, 3]`` of ``uint64``, for the records numbered from ``first`` on."""
+        """``[rows, 3]`` of ``uint64``, for the records numbered from ``first`` on.
+
+        Raises:
+            ValueError: the key was drawn, and this process is a fork of the one that drew it: both would give the same noise, and
+                neither sees which records the other gives it to.
+        """
+        if self._process not in (None, os.getpid()):
+            raise ValueError(
+                "The key of this InputPerturbation was drawn in another process, of which this one is a fork: both would give the "
+                "same noise, and its sum with two different records shows their difference. Make the InputPerturbation here, or give "
+                "both the same records and key=."
+            )
         hashed = self._hash.copy()
         _add(hashed, leaf)
         digests = []
