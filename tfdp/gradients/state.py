@@ -119,7 +119,11 @@ def refuse_stateful(model: keras.Model) -> None:
 
 
 def check_model(
-    model: keras.Model, graph: tf.Graph, secret: tf.Tensor | None, seeds: Iterable[tf.Variable] = ()
+    model: keras.Model,
+    graph: tf.Graph,
+    secret: tf.Tensor | None,
+    seeds: Iterable[tf.Variable] = (),
+    of_the_model: int | None = None,
 ) -> None:
     """Of a traced pass of model and loss.
 
@@ -128,11 +132,16 @@ def check_model(
         graph: the function that was traced.
         secret: the argument of it that its random numbers are made of; None where layers draw from ``seeds`` of their own.
         seeds: these.
+        of_the_model: how many operations, from the first on, are the model's, its losses' and their gradients'; all if not given.
+            Those after it are the library's own.
     """
     metrics = metrics_of(model)
     allowed = handles([*metrics, *seeds])
     secrets = () if secret is None else (secret,)
-    found = findings(graph, graph.get_operations(), secrets, handles(metrics), graph.outputs)
+    operations = graph.get_operations()
+    found = findings(graph, operations, secrets, handles(metrics), graph.outputs)
+    if of_the_model is not None:
+        found.refused = findings(graph, operations[:of_the_model]).refused
     _check_writes(model, graph, found, allowed, "a training call")
     if any(labels & KEPT for labels in found.labels):
         raise StateAssigned(

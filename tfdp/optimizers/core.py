@@ -45,6 +45,7 @@ class Core:
         self._model, self._plan, self._bounded_sum = model, plan, bounded_sum
         self._generator, self._jit_compile = generator, jit_compile
         self._seeds: list[tf.Variable] = []
+        self._of_the_model = 0  # operations, in the graph
 
     def traced(self, record_spec: Any, ellipsoid: Any = None) -> "Core":
         """Trace it for lots of any size, and check the graph."""
@@ -60,7 +61,7 @@ class Core:
         placeholder = None
         if secret is not None:
             placeholder = next(tensor for tensor in concrete.graph.inputs if tensor.op.name == "secret")
-        check_model(self._model, concrete.graph, placeholder, self._seeds)
+        check_model(self._model, concrete.graph, placeholder, self._seeds, self._of_the_model)
         return concrete
 
     def __call__(self, x, y, sample_weight, present, ellipsoid=None) -> Any:
@@ -82,6 +83,7 @@ class Core:
     def _run(self, x, y, sample_weight, present, ellipsoid, secret):
         with compiling(xla=self._jit_compile):
             found = lot_gradients(self._model, self._plan, x, y, sample_weight, secret)
+            self._of_the_model = len(tf.compat.v1.get_default_graph().get_operations())
             sums, not_finite = self._bounded_sum(found.gradients, present, *if_any(ellipsoid))
         self._seeds = found.seeds
         loss = found.losses.reported(self._plan.shares, present)
