@@ -127,8 +127,8 @@ def may_repeat_records(dataset: tf.data.Dataset) -> bool:
     Two sources of the same records can't be seen to be that.
     """
     places: dict[int, set] = {}
-    for way in _ways(dataset):
-        kinds = [_kind(node) for node in way]
+    for way in ways_of(dataset):
+        kinds = [kind_of(node) for node in way]
         joined = "Concatenate" in kinds
         if joined and id(way[-1]) in places:
             return True

@@ -5,6 +5,7 @@ a step will ever do, so it is read here: every operation, every function that on
 """
 
 import dataclasses
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -216,6 +217,51 @@ def _either(values: Sequence[_Value], labels: int) -> _Value:
     labels |= (SECRET if secret else 0) | (KEPT if any(value.labels & KEPT for value in values) else 0)
     handles, seeds = ({getattr(value, name) for value in values} for name in ("handle", "seed"))
     return _Value(labels, handles.pop() if len(handles) == 1 else None, seeds.pop() if len(seeds) == 1 else None)
+
+
+_NAMES = (
+    "container",
+    "shared_name",
+    "config_proto",
+    "config",
+    "device",
+    "_class",
+    "_gradient_op_type",
+    "_output_shapes",
+)
+
+
+def digest(graph: tf.Graph) -> str:
+    """Equal for two graphs that do the same by the same operations, with the same constants, whatever these are called and
+    whichever copies of variables they read."""
+    known: dict[str, str] = {}
+
+    def of_function(graph: tf.Graph, name: str) -> str:
+        if name not in known:
+            known[name] = ""
+            known[name] = of_graph(graph._get_function(name).graph)
+        return known[name]
+
+    def of_attribute(graph: tf.Graph, value) -> str:
+        if value.HasField("func"):
+            return of_function(graph, value.func.name)
+        if value.list.func:
+            return ",".join(of_function(graph, function.name) for function in value.list.func)
+        return hashlib.sha256(value.SerializeToString(deterministic=True)).hexdigest()
+
+    def of_graph(graph: tf.Graph) -> str:
+        place: dict = {}
+        lines = []
+        for operation in graph.get_operations():
+            given = [place.get(tensor.ref()) for tensor in operation.inputs]
+            attributes = operation.node_def.attr
+            names = sorted(name for name in attributes if name not in _NAMES)
+            said = [(name, of_attribute(graph, attributes[name])) for name in names]
+            place |= {tensor.ref(): (len(lines), number) for number, tensor in enumerate(operation.outputs)}
+            lines.append(repr((operation.type, given, said)))
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    return of_graph(graph)
 
 
 class Segment:

@@ -11,6 +11,7 @@ from tfdp.gradients.compilation import compiling
 from tfdp.gradients.draws import SEED
 from tfdp.gradients.layer_tree import map_tensors
 from tfdp.gradients.state import check_model
+from tfdp.gradients.traced import digest
 from tfdp.mechanisms import SecretGenerator
 from tfdp.mechanisms.gaussian import if_any
 
@@ -73,6 +74,10 @@ class Core:
             return None
         # Below 2^62: Keras makes seeds of these numbers modulo 2^31 - 2, and adds small ones to them before.
         return tf.cast(tf.bitwise.right_shift(self._generator.random_bits(2), tf.constant(2, tf.uint64)), tf.int64)
+
+    def digest(self) -> str:
+        """Equal for cores that do the same."""
+        return digest(self._function.graph)
 
     @property
     def arguments_and_results(self) -> tuple[Any, Any, Any]:

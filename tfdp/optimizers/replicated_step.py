@@ -1,12 +1,14 @@
 """The private step on several replicas: each bounds its part of the lot, the parts are summed, and one release moves all."""
 
+import contextlib
 from typing import Any
 
 import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.random import seed_generator
 
-from tfdp.gradients.layer_tree import instance_attribute
+from tfdp.gradients import MixesExamples
+from tfdp.gradients.layer_tree import all_layers, instance_attribute
 from tfdp.mechanisms import GaussianMechanism
 from tfdp.mechanisms.gaussian import if_any
 from tfdp.optimizers.core import Core
@@ -41,14 +43,31 @@ class ReplicatedStep(PrivateStep):
 
     def _new_core(self, mechanism: GaussianMechanism) -> "_CoreOfReplica":
         """One for each replica of this process: each reads the weights' copies on its own device."""
-        strategy, cores = self.model.distribute_strategy, _CoreOfReplica()
-        ellipsoid = self._ellipsoid_spec(mechanism)
+        cores = self._cores_of_replicas(mechanism)
+        metrics = [metric for layer in all_layers(self.model) for metric in layer._metrics]
+        with contextlib.ExitStack() as shadows:
+            for metric in metrics:
+                # Replicas write metrics in another way, and nothing that a core puts out depends on those.
+                shadows.enter_context(instance_attribute(metric, "update_state", lambda *arguments, **named: None))
+            compared = self._cores_of_replicas(mechanism) if metrics else cores
+            proven = super()._new_core(mechanism)
+        if compared.digests() != {proven.digest()}:
+            raise MixesExamples(
+                f"The model {self.model.name!r} does something else on several devices than on one: a layer or loss asks which replica it "
+                "runs on, or talks to the others. A record's replica depends on the records before it, so that these would change its "
+                "gradient. Let layers do the same on all devices."
+            )
+        return cores
+
+    def _cores_of_replicas(self, mechanism: GaussianMechanism) -> "_CoreOfReplica":
+        cores, ellipsoid = _CoreOfReplica(), self._ellipsoid_spec(mechanism)
 
         def on_replica() -> None:
             self._share_seeds()
             cores.add(self._core_of(mechanism).traced(self.record_spec, ellipsoid))
 
-        tf.function(lambda: strategy.run(on_replica), autograph=False).get_concrete_function()
+        run = self.model.distribute_strategy.run
+        tf.function(lambda: run(on_replica), autograph=False).get_concrete_function()
         return cores
 
     def _take_if_allowed(self, record, present) -> None:
@@ -96,6 +115,9 @@ class _CoreOfReplica:
 
     def add(self, core: Core) -> None:
         self._cores[_replica()] = core
+
+    def digests(self) -> set[str]:
+        return {core.digest() for core in self._cores.values()}
 
     def __call__(self, *arguments: Any) -> Any:
         return self._cores[_replica()](*arguments)

@@ -189,7 +189,7 @@ class PrivateTraining:
     def _begin_epoch(self, epoch: int) -> Run:
         was_settled = self.run.is_settled
         self.run.settle(epoch)
-        if self._replicas is not None and not was_settled:
+        if self._replicas is not None and self._replicas.workers > 1 and not was_settled:
             self._replicas.check_agreement(**self._stated(epoch))
         self._step.open()
         return self.run
