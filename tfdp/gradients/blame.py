@@ -78,12 +78,12 @@ def _passed(trial: Trial, situation: Situation) -> list[_Passed]:
 
     def spied(layer, call, watch, args, kwargs) -> Tapped:
         args, kwargs = keras.tree.map_structure(copied, (args, kwargs))
-        given = [t for t in flat_tensors((args, kwargs)) if t.dtype.is_floating]
+        given = [t for t in _tensors((args, kwargs)) if t.dtype.is_floating]
         for tensor in given:
             watch(tensor)
         output = keras.tree.map_structure(copied, call(*args, **kwargs))
-        made = [t for t in flat_tensors(output) if t.dtype.is_floating]
-        return Tapped(output, [*given, *made], (flat_tensors((args, kwargs)), flat_tensors(output), len(given)))
+        made = [t for t in _tensors(output) if t.dtype.is_floating]
+        return Tapped(output, [*given, *made], (_tensors((args, kwargs)), _tensors(output), len(given)))
 
     rules = {id(layer): Rule("spy", lambda call, d: [], spied) for layer in all_layers(model)}
 
@@ -127,7 +127,7 @@ def layer_sized_by_the_lot(trial: Trial) -> keras.Layer | None:
             trial.model(unpacked(record)[0], training=True)
         inside = [call for call in seen.calls if call.in_step_graph]
         layers[:] = [call.layer for call in inside]
-        return [[tf.shape(t)[1:] for t in flat_tensors(call.output) if t.shape.rank] for call in inside]
+        return [[tf.shape(t)[1:] for t in _tensors(call.output) if t.shape.rank] for call in inside]
 
     found = [trial.run(shapes, trial.records.rows(range(size)), 0, trial.secret) for size in (3, 5)]
     for layer, one, other in zip(layers, *found, strict=True):
@@ -181,6 +181,10 @@ def failure_message(trial: Trial, error: Exception, what: str) -> str:
         "private training needs a model and a loss that take lots of any size and any company, each example by itself. Look for labels "
         "or shapes made of the number of examples (as in losses over pairs), and for a fixed batch size."
     )
+
+
+def _tensors(structure: Any) -> list[tf.Tensor]:
+    return [tensor for tensor in flat_tensors(structure) if isinstance(tensor, tf.Tensor)]
 
 
 def _called(model: keras.Model, layer: keras.Layer) -> str:

@@ -33,6 +33,7 @@ from tfdp.gradients.losses import overrides_the_loss
 from tfdp.gradients.made_up import ROWS, in_order, larger_than, size_of
 from tfdp.gradients.per_example import MAP, XLA
 from tfdp.gradients.plan import Plan, move_out
+from tfdp.gradients.recording import RuleFailed
 from tfdp.gradients.rounding import persisting
 from tfdp.gradients.rows import Sight, View
 from tfdp.gradients.state import KnownDraws, StateAssigned, check_model
@@ -109,6 +110,10 @@ class Independence:
             graph = view.graph
         except (StateAssigned, KnownDraws, MixesExamples):
             raise
+        except RuleFailed as failure:  # that layer is run again, one example at a time
+            site = plan.sites[id(failure.layer)]
+            site.family, site.modes = None, [XLA, MAP]
+            return self._view(plan)
         except Exception as error:
             raise self._failure(error, "a lot of unknown size") from None
         secret = next(tensor for tensor in graph.inputs if tensor.op.name == "secret")

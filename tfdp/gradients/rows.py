@@ -136,4 +136,6 @@ def _pool() -> tf.Tensor:
 
 
 def _is_number(tensor: tf.Tensor) -> bool:
-    return tensor.dtype.is_floating or tensor.dtype.is_integer or tensor.dtype.is_bool
+    """Keras's variables count as tensors there, and have no rows."""
+    dtype = tensor.dtype if isinstance(tensor, tf.Tensor) else tf.string
+    return dtype.is_floating or dtype.is_integer or dtype.is_bool

@@ -75,7 +75,7 @@ def tapped(output: Any) -> list[tf.Tensor]:
 
 def copied(value: Any) -> Any:
     """A tensor that is this use's own, with the marks that Keras put on it."""
-    if not tf.is_tensor(value) or not value.dtype.is_floating:
+    if not tf.is_tensor(value) or isinstance(value, keras.Variable) or not value.dtype.is_floating:
         return value
     copy = tf.identity(value)
     if getattr(value, "_keras_mask", None) is not None:
