@@ -103,19 +103,33 @@ def test_physical_batches_run_in_every_way_of_execution(whole, arguments):
     tiny.assert_weights(model, expected)
 
 
+class Lengths(keras.metrics.Metric):
+    """The numbers of examples of the calls since its last reset, in their order."""
+
+    def __init__(self):
+        super().__init__(name="lengths")
+        self.seen = self.add_variable((8,), "zeros", name="seen")
+        self.count = self.add_variable((), "zeros", name="count")
+
+    def update_state(self, rows):
+        self.seen.assign(self.seen + tf.one_hot(tf.cast(self.count, tf.int32), 8) * tf.cast(rows, tf.float32))
+        self.count.assign_add(1.0)
+
+    def result(self):
+        return self.count
+
+
 class SeesLengths(keras.layers.Layer):
     """Keeps the number of examples of every training call."""
 
-    lengths: list[int]
+    def __init__(self):
+        super().__init__()
+        self.lengths = Lengths()
 
     def call(self, x, training=False):
         if training:
-            with tf.control_dependencies([tf.py_function(self._keep, [tf.shape(x)[0]], [])]):
-                return tf.identity(x)
+            self.lengths.update_state(tf.shape(x)[0])
         return x
-
-    def _keep(self, rows):
-        self.lengths.append(int(rows))
 
 
 @pytest.mark.parametrize("most, lengths", [(3, [3, 3, 3]), (4, [4, 4]), (100, [8])])
@@ -123,10 +137,10 @@ def test_all_parts_of_a_lot_are_of_one_length(most, lengths):
     layer = SeesLengths()
     model = keras.Sequential([keras.Input((3,)), layer, keras.layers.Dense(1)])
     tiny.private(tiny.noiseless(max_physical_batch=most), model)
-    begin = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: setattr(layer, "lengths", []))
-    layer.lengths = []
+    begin = keras.callbacks.LambdaCallback(on_train_batch_begin=lambda batch, logs: layer.lengths.reset_state())
     tiny.train(model, callbacks=[begin])
-    assert layer.lengths == lengths
+    assert layer.lengths.seen.numpy()[: len(lengths)].tolist() == lengths
+    assert layer.lengths.count.numpy() == len(lengths)
 
 
 @pytest.mark.parametrize("most", [None, 7])

@@ -219,15 +219,9 @@ def _either(values: Sequence[_Value], labels: int) -> _Value:
     return _Value(labels, handles.pop() if len(handles) == 1 else None, seeds.pop() if len(seeds) == 1 else None)
 
 
-_NAMES = (
-    "container",
-    "shared_name",
-    "config_proto",
-    "config",
-    "device",
-    "_class",
-    "_gradient_op_type",
-    "_output_shapes",
+_NAMES = (  # attributes that say what something is called, not what it does
+    *("container", "shared_name", "config_proto", "config", "device", "token", "_class", "_user_specified_name"),
+    *("_gradient_op_type", "_output_shapes", "forward_function_name", "backward_function_name"),
 )
 
 

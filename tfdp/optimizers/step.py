@@ -12,6 +12,7 @@ from tfdp.gradients.layer_tree import differentiable, map_tensors
 from tfdp.gradients.losses import overrides_the_loss
 from tfdp.gradients.state import knowing_only, only_metrics_written
 from tfdp.mechanisms import GaussianMechanism, denoised
+from tfdp.mechanisms.gaussian import State
 from tfdp.optimizers.core import Core
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 
@@ -137,22 +138,23 @@ class PrivateStep:
             self._finish(state, sums, ellipsoid, not_finite, generator)
 
     def _finish(self, state, sums, ellipsoid, not_finite, generator) -> None:
-        known = [t for t in tf.nest.flatten((state, sums, ellipsoid, not_finite)) if tf.is_tensor(t)]
+        released, state = self._released(state, sums, ellipsoid, generator)
+        known = [t for t in tf.nest.flatten((released, state, not_finite)) if tf.is_tensor(t)]
         with knowing_only(self.model, known, self.optimizer.written):
-            self._move(state, sums, ellipsoid, not_finite, generator)
+            gradients = self._with_regularizers(released, self.trained)
+            gradients = [tf.cast(g, v.dtype) for g, v in zip(gradients, self.trained, strict=True)]
+            self.optimizer.release(gradients, self.trained, state)
+            if not self.optimizer.private_logs:
+                self.optimizer.count_not_finite(not_finite)
 
-    def _move(self, state, sums, ellipsoid, not_finite, generator) -> None:
-        optimizer, mechanism = self.optimizer, self.mechanism
+    def _released(self, state, sums, ellipsoid, generator) -> tuple[list[tf.Tensor], State]:
+        """The private gradient, and what the mechanism remembers from now on."""
+        denoise, mechanism = self.optimizer.denoise, self.mechanism
         released, state = mechanism.release(state, sums, ellipsoid, self.expected_lot_size, generator)
-        if optimizer.denoise is not None:
-            noise = mechanism.noise_of_release
-            unit = mechanism.unit_of_release(self.expected_lot_size)
-            released = denoised(optimizer.denoise, released, noise, unit, ellipsoid)
-        gradients = self._with_regularizers(released, self.trained)
-        gradients = [tf.cast(g, v.dtype) for g, v in zip(gradients, self.trained, strict=True)]
-        optimizer.release(gradients, self.trained, state)
-        if not optimizer.private_logs:
-            optimizer.count_not_finite(not_finite)
+        if denoise is None:
+            return released, state
+        unit = mechanism.unit_of_release(self.expected_lot_size)
+        return denoised(denoise, released, mechanism.noise_of_release, unit, ellipsoid), state
 
     def _penalties(self, variables) -> list[tf.Tensor]:
         """Of weights with a regulariser, as often as the model's ``compute_loss`` counts it."""
