@@ -202,9 +202,10 @@ class _Reader:
 
     def _looped(self, operation: tf.Operation, given: list[_Value]) -> list[_Value]:
         for _ in range(_MANY):
-            self._called(operation, "cond", given)
+            (goes_on,) = self._called(operation, "cond", given)
             after = self._called(operation, "body", given)
-            joined = [_either((one, other), 0) for one, other in zip(given, after, strict=True)]
+            rounds = goes_on.labels & KEPT
+            joined = [_either((one, other), rounds) for one, other in zip(given, after, strict=True)]
             if joined == given:
                 break
             given = joined
