@@ -27,15 +27,15 @@ LOSS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
 class Sorted(layers.Layer):
-    """As recurrent code packs sequences: longest first, a layer, and back again."""
+    """As recurrent code packs sequences: longest first (or last), a layer, and back again."""
 
-    def __init__(self, inner: layers.Layer, **kwargs):
+    def __init__(self, inner: layers.Layer, direction: str, **kwargs):
         super().__init__(**kwargs)
-        self.inner = inner
+        self.inner, self.direction = inner, direction
 
     def call(self, inputs):
         x, key = inputs
-        order = tf.argsort(key, direction="DESCENDING", stable=True)
+        order = tf.argsort(key, direction=self.direction, stable=True)
         return tf.gather(self.inner(tf.gather(x, order)), tf.math.invert_permutation(order))
 
 
@@ -89,12 +89,15 @@ class Rows:
     x: object
 
 
-def with_a_key(key: np.ndarray) -> Rows:
+def with_a_key(key: np.ndarray, direction: str = "DESCENDING", key_first: bool = False) -> Rows:
+    """What is made up for the key depends on where it stands among the inputs."""
+
     def build() -> keras.Model:
         inputs = [keras.Input((5,)), keras.Input((), dtype=str(key.dtype))]
-        return keras.Model(inputs, layers.Dense(2)(Sorted(layers.Dense(6, "tanh"))(inputs)))
+        found = layers.Dense(2)(Sorted(layers.Dense(6, "tanh"), direction)(inputs))
+        return keras.Model(inputs[::-1] if key_first else inputs, found)
 
-    return Rows(build, [FEATURES, key])
+    return Rows(build, [key, FEATURES] if key_first else [FEATURES, key])
 
 
 def around(make: Callable[[], layers.Layer], x: np.ndarray) -> Rows:
@@ -102,7 +105,10 @@ def around(make: Callable[[], layers.Layer], x: np.ndarray) -> Rows:
 
 
 CASES = {
-    "sorted by length": with_a_key(LENGTHS),
+    "longest first": with_a_key(LENGTHS),
+    "longest last": with_a_key(LENGTHS, "ASCENDING"),
+    "longest first, lengths given first": with_a_key(LENGTHS, key_first=True),
+    "longest last, lengths given first": with_a_key(LENGTHS, "ASCENDING", key_first=True),
     "sorted by a feature": with_a_key(SCORES),
     "sent to two experts": around(Dispatched, FEATURES),
     "reversed and back": around(Reversed, FEATURES),

@@ -194,9 +194,9 @@ def _check_writes(model, graph: tf.Graph, found: Findings, allowed: frozenset[in
         raise _refusal(model, found.refused[0], where)
     for handle, place in found.assigned:
         if handle not in allowed:
-            assigned = next((v for v in _variables(model, graph) if id(v.handle) == handle), None)
-            if assigned is None and _STATEFUL_DRAWS.fullmatch(place.kind):
+            if _STATEFUL_DRAWS.fullmatch(place.kind):  # a tf.random.Generator, whoever has it
                 raise _refusal(model, place, where)
+            assigned = next((v for v in _variables(model, graph) if id(v.handle) == handle), None)
             raise StateAssigned(_assigned_message(model, assigned, place.kind, where))
 
 
