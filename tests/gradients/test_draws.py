@@ -26,6 +26,7 @@ Y = RANDOM.normal(size=(SIZE, 1)).astype("float32")
 IMAGES = RANDOM.normal(size=(SIZE, 8, 8, 3)).astype("float32")
 FAINT = 1e-5  # noise that leaves the sum to be seen
 GLOBAL = keras.random.SeedGenerator(5)
+OF_TENSORFLOW = tf.random.Generator.from_seed(1)
 
 
 def compiled(model: keras.Model, noise: float = FAINT, loss="mse", noise_seed=None, **arguments) -> keras.Model:
@@ -181,8 +182,8 @@ def in_a_loop(self, x):
     return tf.while_loop(lambda i, s: i < 2, drawn, [0, x])[1]
 
 
-def from_a_generator_of_tensorflow(self, x, generator=tf.random.Generator.from_seed(1)):
-    return x + generator.normal(tf.shape(x))
+def from_a_generator_of_tensorflow(self, x):
+    return x + OF_TENSORFLOW.normal(tf.shape(x))
 
 
 def brightness(self, x):
