@@ -177,6 +177,13 @@ class Independence:
             sight = base.compare(self.trial.records.rows(range(size)), np.arange(size))
             if size > 1:
                 self._check_sums(base.view, sight)
+        self._all_alike(base, ROWS)
+
+    def _all_alike(self, base: "_Base", size: int) -> None:
+        """Copies of one example: the first of them, and the last with the first one's random numbers."""
+        lot, first, numbers = self.trial.records.rows([0] * size), np.zeros(1, int), np.arange(size)
+        for order, place in ((numbers, 0), (numbers[::-1], size - 1)):
+            base.compare(lot, np.array([place]), "copies of one example", order, expected=first)
 
     def _companies(self, base: "_Base", unusual: bool, most: int | None = None) -> None:
         for company in list(self.trial.records.companies(KEPT))[:most]:
@@ -201,6 +208,7 @@ class Independence:
             base.compare(
                 in_order(records.among(size, others), order), order=order, what="a lot of the size of training's"
             )
+        self._all_alike(base, max(self.lot_size, ROWS + 1))
 
     def _check_sums(self, view: View, sight: Sight) -> None:
         """What makes one number of a lot must be the mean or the sum of what it says of each example alone."""
@@ -249,8 +257,10 @@ class _Base:
         order: np.ndarray | None = None,
         scales: np.ndarray | None = None,
         must_run: bool = True,
+        expected: np.ndarray | None = None,
     ) -> Sight | None:
-        """Look at a lot in which ``rows`` of the base stand first, or in the places that ``order`` says.
+        """Look at a lot in which ``rows`` of the base stand first, or in the places that ``order`` says. ``rows`` are others
+        of the base where these are ``expected``.
 
         Raises:
             MixesExamples: an example's own loss is another one here.
@@ -263,7 +273,8 @@ class _Base:
                 raise
             return None
         places = np.flatnonzero(order < ROWS) if rows is None else rows
-        expected = order[places] if rows is None else rows
+        if expected is None:
+            expected = order[places] if rows is None else rows
         moved = order is not None or size_of(lot) != ROWS
         tolerance = self.trial.tolerance if moved else SAME_PLACE
         apart = self._apart(sight.rows(places), self.sight.rows(expected), tolerance)

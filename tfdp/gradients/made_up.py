@@ -65,6 +65,7 @@ class Records:
         self._spec, self._sample, self.real = record_spec, sample, real
         self._rng = np.random.default_rng(20190)
         self._values: dict[int, list[int]] = {}  # that integers may have, by the number of their leaf
+        self._tops: dict[int, int] = {}  # the ends of their ranges
         self.base = self._rows_of_sample(range(ROWS)) if real else self._drawn(ROWS)
 
     def learn(self, runs: Callable[[Any], bool], ends: Iterable[int]) -> None:
@@ -80,12 +81,13 @@ class Records:
                 candidates = {*MARKS, *ends, *self._largest_of_sample(number)}
                 found = [v for v in sorted(candidates) if limits.min <= v <= limits.max and runs(self._with(number, v))]
                 self._values[number] = found
-        if any(self._values.values()):
+        for no_ends in ((), MARKS):  # 255 may be the last of a range, or stand for itself
+            self._tops = {n: max([1, *(v for v in found if v not in no_ends)]) for n, found in self._values.items()}
             fresh = self._drawn(ROWS)
             if runs(fresh):
                 self.base = fresh
-            else:
-                self._values = {}
+                return
+        self._values = {}
 
     # Lots.
 
@@ -170,9 +172,10 @@ class Records:
         rng, known = self._rng, self._values.get(number, [])
         values = rng.integers(0, 2, shape)
         if known:
-            ranged = rng.integers(0, max(1, *known) + 1, shape)
+            top = self._tops[number]
+            ranged = rng.integers(0, top + 1, shape)
             values[1::2] = ranged[1::2]
-            marks = [value for value in known if value < 0]
+            marks = [value for value in known if not 0 <= value <= top]
             if marks:
                 marked = np.where(rng.random(shape) < 0.5, rng.choice(marks, shape), ranged)
                 values[3::4] = marked[3::4]

@@ -61,6 +61,10 @@ def handles(variables: Iterable[tf.Variable]) -> frozenset[int]:
     return frozenset(id(part.handle) for v in variables for part in components(v))
 
 
+def _ids(variables: Iterable[tf.Variable]) -> set[int]:
+    return {id(part) for v in variables for part in (v, *components(v))}
+
+
 # While Python is traced.
 
 
@@ -71,7 +75,7 @@ def no_state_assigned(model: keras.Model) -> Iterator["Watched"]:
     The assigning methods are shadowed on TensorFlow's variable class while the code is traced, so an assignment inside a
     branch or a loop is seen even if it does not run.
     """
-    watched = Watched(model, {id(part) for v in metrics_of(model) for part in (v, *components(v))})
+    watched = Watched(model, _ids(metrics_of(model)))
     families = {type(v.value) for v in model.variables}
     definers = {definer: None for family in families for definer in family.__mro__}
     with contextlib.ExitStack() as shadows:
@@ -93,12 +97,13 @@ class Watched:
     def allow_seed(self, original, generator: keras.random.SeedGenerator, *args, **kwargs):
         seed = generator.state.value
         self.seeds.append(seed)
-        self.allowed |= {id(part) for part in (seed, *components(seed))}
+        self.allowed |= _ids([seed])
         return original(generator, *args, **kwargs)
 
     def checking(self, name: str):
         def assign(original, variable, *args, **kwargs):
-            if id(variable) not in self.allowed:
+            known = id(variable) in self.allowed
+            if not known and id(variable) not in _ids(metrics_of(self.model)):  # metrics may be built meanwhile
                 raise StateAssigned(_assigned_message(self.model, variable, name))
             return original(variable, *args, **kwargs)
 
@@ -194,10 +199,10 @@ def _check_writes(model, graph: tf.Graph, found: Findings, allowed: frozenset[in
         raise _refusal(model, found.refused[0], where)
     for handle, place in found.assigned:
         if handle not in allowed:
-            assigned = next((v for v in _variables(model, graph) if id(v.handle) == handle), None)
-            if assigned is None and _STATEFUL_DRAWS.fullmatch(place.kind):
+            if _STATEFUL_DRAWS.fullmatch(place.kind):  # a tf.random.Generator, whoever has it
                 raise _refusal(model, place, where)
-            raise StateAssigned(_assigned_message(model, assigned, place.kind, where))
+            assigned = next((v for v in _variables(model, graph) if id(v.handle) == handle), None)
+            raise StateAssigned(_assigned_message(model, assigned, place.kind, where, place))
 
 
 def _variables(model: keras.Model, graph: tf.Graph) -> list[tf.Variable]:
@@ -261,9 +266,15 @@ def layer_in_scope(model: keras.Model, scopes: list[str]) -> keras.Layer | None:
 
 
 def _assigned_message(
-    model: keras.Model, assigned: tf.Variable | None, how: str, where: str = "a training call"
+    model: keras.Model,
+    assigned: tf.Variable | None,
+    how: str,
+    where: str = "a training call",
+    place: Place | None = None,
 ) -> str:
     layer = next((layer for layer in all_layers(model) if assigned is not None and _holds(layer, assigned)), None)
+    if layer is None and place is not None:
+        layer = layer_in_scope(model, place.name.split("/"))
     cure = "Keep such state out of training, or freeze the layer (layer.trainable = False)."
     if isinstance(layer, keras.layers.BatchNormalization):
         cure = "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it (layer.trainable = False)."
@@ -273,6 +284,7 @@ def _assigned_message(
 
 
 def _holds(layer: keras.Layer, assigned: tf.Variable) -> bool:
-    variables = [*layer._trainable_variables, *layer._non_trainable_variables, *vars(layer).values()]
+    seeds = [generator.state for generator in layer._seed_generators]
+    variables = [*layer._trainable_variables, *layer._non_trainable_variables, *seeds, *vars(layer).values()]
     values = [getattr(v, "_value", v) for v in variables]
     return any(part is assigned for value in values for part in (value, *components(value)))

@@ -117,6 +117,7 @@ class _Reader:
 
     def __init__(self, kept: frozenset[int]):
         self.found, self._kept = Findings(), kept
+        self._within: list[str] = []  # the operations whose functions are being read, outermost first
         self._known: dict[tuple, list[_Value]] = {}
 
     def read(self, operations: Sequence[tf.Operation], values: dict) -> None:
@@ -158,7 +159,7 @@ class _Reader:
         return made
 
     def _note(self, operation: tf.Operation, given: list[_Value]) -> None:
-        kind, place = operation.type, Place(operation.type, operation.name)
+        kind, place = operation.type, Place(operation.type, "/".join([*self._within, operation.name]))
         if _READS.fullmatch(kind):
             self.found.reads.add(given[0].handle)
         elif _ASSIGNS.fullmatch(kind):
@@ -184,7 +185,9 @@ class _Reader:
             graph = operation.graph._get_function(name).graph
             values = {tensor.ref(): value for tensor, value in zip(graph.inputs, given, strict=True)}
             self._known[key] = [_NOTHING] * len(graph.outputs)
+            self._within.append(operation.name)  # names in there don't say which layer it was
             self.read(graph.get_operations(), values)
+            self._within.pop()
             self._known[key] = [values.get(tensor.ref(), _NOTHING) for tensor in graph.outputs]
         return self._known[key]
 
@@ -202,9 +205,10 @@ class _Reader:
 
     def _looped(self, operation: tf.Operation, given: list[_Value]) -> list[_Value]:
         for _ in range(_MANY):
-            self._called(operation, "cond", given)
+            (goes_on,) = self._called(operation, "cond", given)
             after = self._called(operation, "body", given)
-            joined = [_either((one, other), 0) for one, other in zip(given, after, strict=True)]
+            rounds = goes_on.labels & KEPT
+            joined = [_either((one, other), rounds) for one, other in zip(given, after, strict=True)]
             if joined == given:
                 break
             given = joined

@@ -86,7 +86,7 @@ class ReplicatedStep(PrivateStep):
         return tf.concat([tf.reshape(part, [-1]) for part in sums], 0), tf.stack([not_finite, 1])
 
     def _no_part(self) -> tuple[tf.Tensor, tf.Tensor]:
-        size = sum(v.shape.num_elements() for v in self.model.trainable_variables)
+        size = sum(v.shape.num_elements() for v in self.trained)
         return tf.zeros([size], self.mechanism.sum_dtype), tf.zeros([2], tf.int64)
 
     def _release_together(self, strategy: tf.distribute.Strategy, part, counts) -> None:
@@ -101,7 +101,7 @@ class ReplicatedStep(PrivateStep):
 
     def _release_sum(self, total: tf.Tensor, not_finite: tf.Tensor) -> None:
         state = self.optimizer.state_of_mechanism
-        shapes = [v.shape for v in self.model.trainable_variables]
+        shapes = [v.shape for v in self.trained]
         parts = tf.split(total, [shape.num_elements() for shape in shapes])
         sums = [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
         self._release(state, sums, self.mechanism.ellipsoid(state), not_finite, None)

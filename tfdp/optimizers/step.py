@@ -99,12 +99,15 @@ class PrivateStep:
         Raises:
             ValueError: other weights are trainable than those that the step was proven for.
         """
+        self._check_trained()
+        self._open.assign(True)
+
+    def _check_trained(self) -> None:
         if [id(v) for v in self.model.trainable_variables] != [id(v) for v in self.trained]:
             raise ValueError(
                 "The set of trainable weights changed after fit began (a callback froze or unfroze a layer). Change it before fit, and "
                 "compile again with a new optimizer; the model keeps its ledger."
             )
-        self._open.assign(True)
 
     def close(self) -> None:
         """Graphs kept from this fit no longer train: their steps would be in no line of the ledger."""
@@ -116,6 +119,7 @@ class PrivateStep:
             raise RuntimeError("The model's optimizer was replaced after compile(). Compile again.")
         if not _is_lot(data):
             raise RuntimeError(ONLY_FIT)
+        self._check_trained()
         with tf.control_dependencies([tf.debugging.Assert(self._open, [ONLY_FIT])]):  # before anything moves
             # Ending fit takes Keras a step or more, steps_per_execution of them: past the limit the step itself refuses.
             self._take_if_allowed(*data)

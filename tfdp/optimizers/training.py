@@ -252,8 +252,8 @@ class PrivateTraining:
         if not all(layer.built for layer in all_layers(model)) or not all(part.built for part in compiled):
             with no_state_assigned(model):
                 y_pred = model(x, training=False)
-            model._compute_loss(x, y, y_pred, sample_weight, training=False)
-            model.compute_metrics(x, y, y_pred, sample_weight)
+                model._compute_loss(x, y, y_pred, sample_weight, training=False)
+                model.compute_metrics(x, y, y_pred, sample_weight)
             model._clear_losses()
             model.reset_metrics()
         if not model.trainable_variables:
