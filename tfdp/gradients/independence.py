@@ -179,12 +179,6 @@ class Independence:
                 self._check_sums(base.view, sight)
         self._all_alike(base, ROWS)
 
-    def _all_alike(self, base: "_Base", size: int) -> None:
-        """Copies of one example: the first of them, and the last with the first one's random numbers."""
-        lot, first, numbers = self.trial.records.rows([0] * size), np.zeros(1, int), np.arange(size)
-        for order, place in ((numbers, 0), (numbers[::-1], size - 1)):
-            base.compare(lot, np.array([place]), "copies of one example", order, expected=first)
-
     def _companies(self, base: "_Base", unusual: bool, most: int | None = None) -> None:
         for company in list(self.trial.records.companies(KEPT))[:most]:
             if company.ordinary or unusual:
@@ -196,19 +190,19 @@ class Independence:
             scales[:KEPT] = 1
             base.compare(self.trial.records.base, np.arange(KEPT), scales=scales)
 
+    def _all_alike(self, base: "_Base", size: int) -> None:
+        """Copies of one example: the last of them has the first one's random numbers."""
+        lot, first, backwards = self.trial.records.rows([0] * size), np.zeros(1, int), np.arange(size)[::-1]
+        base.compare(lot, np.array([size - 1]), "copies of one example", backwards, expected=first)
+
     def _large_lots(self, base: "_Base") -> None:
-        """Of the expected size and of one over it: the base's examples anywhere among others, and among copies of one."""
-        records = self.trial.records
-        alike = records.rows([0])
-        for seed, (size, others) in enumerate(
-            ((self.lot_size, None), (self.lot_size, alike), (larger_than(self.lot_size), None))
-        ):
-            size = max(size, ROWS + 1)
+        """Of the expected size and of one over it: the base's examples anywhere among others, of which some are copies."""
+        records, expected = self.trial.records, max(self.lot_size, 2 * ROWS)
+        for seed, (size, copies) in enumerate(((expected, expected // 2 - ROWS // 2), (larger_than(expected), 0))):
+            lot = records.among(size, copies)
             order = np.random.default_rng(seed).permutation(size)
-            base.compare(
-                in_order(records.among(size, others), order), order=order, what="a lot of the size of training's"
-            )
-        self._all_alike(base, max(self.lot_size, ROWS + 1))
+            base.compare(in_order(lot, order), order=order, what="a lot of the size of training's")
+        self._all_alike(base, expected)
 
     def _check_sums(self, view: View, sight: Sight) -> None:
         """What makes one number of a lot must be the mean or the sum of what it says of each example alone."""

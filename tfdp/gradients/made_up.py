@@ -95,14 +95,11 @@ class Records:
         """These of the base's examples."""
         return _take(self.base, list(numbers))
 
-    def among(self, count: int, others: Any | None = None) -> Any:
-        """The base and after it others, to a lot of that many; others drawn at random if none are given."""
-        rest = count - ROWS
-        if rest <= 0:
-            return self.rows(range(count))
-        if others is None:
-            others = self._rows_of_sample(range(rest)) if self.real else self._drawn(rest)
-        return _joined(self.base, _take(others, [row % size_of(others) for row in range(rest)]))
+    def among(self, count: int, copies: int = 0) -> Any:
+        """The base and after it others, to a lot of that many; the last of them are copies of the base's first."""
+        rest = count - ROWS - copies
+        others = self._rows_of_sample(range(rest)) if self.real else self._drawn(rest)
+        return _joined(_joined(self.base, others), self.rows([0] * copies))
 
     def companies(self, kept: int) -> Iterator[Company]:
         """Lots of the base's size whose first ``kept`` examples are the base's."""

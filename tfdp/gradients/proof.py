@@ -61,6 +61,13 @@ def prove(model: keras.Model, record_spec: Any, sample: Any = None, lot_size: in
     state = PinnedState(model)
     try:
         return _Coverage(Trial(model, record_spec, sample, state), lot_size).plan()
+    except TypeError as error:
+        if "out of scope" not in str(error):
+            raise
+        raise KnownDraws(
+            f"A layer of the model {model.name!r} draws random numbers in a tf.function of its own. Such a function is traced once, with the "
+            "seed of that time. Leave out its decorator: a step is compiled as a whole."
+        ) from None
     finally:
         state.restore()
 

@@ -28,7 +28,7 @@ import tensorflow as tf
 
 from tfdp.gradients.layer_tree import all_layers, components
 from tfdp.gradients.shadows import shadowed
-from tfdp.gradients.traced import KEPT, Draw, Findings, Place, Segment, findings
+from tfdp.gradients.traced import KEPT, KNOWN, Findings, Place, Segment, findings
 
 _STATEFUL_DRAWS = re.compile(
     r"Random.*|.*TruncatedNormal.*|Multinomial|.*CandidateSampler|Stateful.*|Rng.*|NonDeterministicInts|SampleDistorted.*"
@@ -154,7 +154,7 @@ def check_model(
             "reach the weights without clipping and noise. Let metrics be updated, never read, in training."
         )
     if secret is not None:
-        _check_draws(model, found.draws)
+        _check_draws(model, found)
 
 
 @contextlib.contextmanager
@@ -228,13 +228,14 @@ def _refusal(model: keras.Model, place: Place, where: str) -> ValueError:
     )
 
 
-def _check_draws(model: keras.Model, draws: list[Draw]) -> None:
-    for draw in draws:
-        if not draw.secret:
-            raise KnownDraws(
-                f"{_who(model, draw.place)} draws random numbers with a fixed seed ({_named(draw.place)}): whoever knows the seed "
-                f"knows each example's. {_USE_KERAS_RANDOM}"
-            )
+def _check_draws(model: keras.Model, found: Findings) -> None:
+    draws = [draw for draw in found.draws if draw.secret]
+    open_to_all = [draw for draw in found.draws if not draw.secret]
+    if any(labels & KNOWN for labels in found.labels):  # else nothing depends on them, as on those that made a weight
+        raise KnownDraws(
+            f"{_who(model, open_to_all[0].place)} draws random numbers with a fixed seed ({_named(open_to_all[0].place)}): whoever knows "
+            f"the seed knows each example's. {_USE_KERAS_RANDOM}"
+        )
     by_seed: dict = {}
     for draw in draws:
         first = by_seed.setdefault(draw.seed, draw)

@@ -11,9 +11,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
+from tensorflow.python.framework import function_def_to_graph
 
 SECRET = 1  # made of the secret seed
 KEPT = 2  # made of a value that is kept from lot to lot
+KNOWN = 4  # made of random numbers whose seed is not secret
+_SPREADING = KEPT | KNOWN  # what has them in part has them
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _BRANCHES = {"If": "then_branch else_branch", "StatelessIf": "then_branch else_branch"}
@@ -137,6 +140,8 @@ class _Reader:
             return self._branched(operation, given)
         if kind in _LOOPS:
             return self._looped(operation, given)
+        if operation.graph._is_function(kind):  # an operation that is called as its function is
+            return self._function(operation, kind, given)
         self._note(operation, given)
         return self._labelled(operation, given)
 
@@ -146,6 +151,8 @@ class _Reader:
             labels |= value.labels
         if _READS.fullmatch(operation.type) and given[0].handle in self._kept:
             labels |= KEPT
+        if self._is_draw(operation) and not self._seed_of(operation, given)[0]:
+            labels |= KNOWN
         handles = [value.handle for value in given if value.handle is not None]
         seeds = [value.seed for value in given if value.seed is not None]
         made = []
@@ -164,25 +171,31 @@ class _Reader:
             self.found.reads.add(given[0].handle)
         elif _ASSIGNS.fullmatch(kind):
             self.found.assigned.append((given[0].handle, place))
-        elif _DRAWS.fullmatch(kind) and not _SEEDS.fullmatch(kind):
+        elif self._is_draw(operation):
             self._note_draw(operation, given, place)
         elif kind in _PYTHON or (operation.op_def.is_stateful and not _HARMLESS.fullmatch(kind)):
             self.found.refused.append(place)
 
-    def _note_draw(self, operation: tf.Operation, given: list[_Value], place: Place) -> None:
+    def _is_draw(self, operation: tf.Operation) -> bool:
+        return bool(_DRAWS.fullmatch(operation.type)) and not _SEEDS.fullmatch(operation.type)
+
+    def _seed_of(self, operation: tf.Operation, given: list[_Value]) -> tuple[bool, object]:
+        """Whether a draw's seed is secret, and which one it is."""
         names = [argument.name for argument in operation.op_def.input_arg]
         seeds = [value for name, value in zip(names, given, strict=True) if name in _SEED_INPUTS]
         secret = bool(seeds) and all(value.labels & SECRET for value in seeds)
+        return secret, seeds[0].seed if secret else None
+
+    def _note_draw(self, operation: tf.Operation, given: list[_Value], place: Place) -> None:
         output = operation.outputs[0]
         shape = None if output.shape.rank is None else tuple(output.shape)
-        self.found.draws.append(
-            Draw(place, secret, seeds[0].seed if secret else None, (operation.type, output.dtype, shape))
-        )
+        what = (operation.type, output.dtype, shape)
+        self.found.draws.append(Draw(place, *self._seed_of(operation, given), what))
 
     def _function(self, operation: tf.Operation, name: str, given: list[_Value]) -> list[_Value]:
         key = (name, tuple((value.labels, value.handle, value.seed) for value in given))
         if key not in self._known:
-            graph = operation.graph._get_function(name).graph
+            graph = _graph_of(operation.graph, name)
             values = {tensor.ref(): value for tensor, value in zip(graph.inputs, given, strict=True)}
             self._known[key] = [_NOTHING] * len(graph.outputs)
             self._within.append(operation.name)  # names in there don't say which layer it was
@@ -195,7 +208,7 @@ class _Reader:
         return self._function(operation, operation.get_attr(attribute).name, given)
 
     def _branched(self, operation: tf.Operation, given: list[_Value]) -> list[_Value]:
-        chosen_by, given = given[0].labels & KEPT, given[1:]
+        chosen_by, given = given[0].labels & _SPREADING, given[1:]
         if operation.type in _BRANCHES:
             names = [operation.get_attr(name).name for name in _BRANCHES[operation.type].split()]
         else:
@@ -207,7 +220,7 @@ class _Reader:
         for _ in range(_MANY):
             (goes_on,) = self._called(operation, "cond", given)
             after = self._called(operation, "body", given)
-            rounds = goes_on.labels & KEPT
+            rounds = goes_on.labels & _SPREADING
             joined = [_either((one, other), rounds) for one, other in zip(given, after, strict=True)]
             if joined == given:
                 break
@@ -215,10 +228,22 @@ class _Reader:
         return given
 
 
+def _graph_of(graph: tf.Graph, name: str) -> tf.Graph:
+    """The graph of a function that a graph calls."""
+    function = graph._get_function(name)
+    found = getattr(function, "graph", None)
+    if found is not None:
+        return found
+    with graph.as_default():  # which holds the functions that this one calls
+        return function_def_to_graph.function_def_to_graph(function.definition)
+
+
 def _either(values: Sequence[_Value], labels: int) -> _Value:
-    """What is known of a tensor that is one of these: it is secret if all of them are, and kept if one is."""
-    secret = all(value.labels & SECRET for value in values)
-    labels |= (SECRET if secret else 0) | (KEPT if any(value.labels & KEPT for value in values) else 0)
+    """What is known of a tensor that is one of these: it is secret if all of them are, and kept or known if one is."""
+    for value in values:
+        labels |= value.labels & _SPREADING
+    if all(value.labels & SECRET for value in values):
+        labels |= SECRET
     handles, seeds = ({getattr(value, name) for value in values} for name in ("handle", "seed"))
     return _Value(labels, handles.pop() if len(handles) == 1 else None, seeds.pop() if len(seeds) == 1 else None)
 
@@ -237,7 +262,7 @@ def digest(graph: tf.Graph) -> str:
     def of_function(graph: tf.Graph, name: str) -> str:
         if name not in known:
             known[name] = ""
-            known[name] = of_graph(graph._get_function(name).graph)
+            known[name] = of_graph(_graph_of(graph, name))
         return known[name]
 
     def of_attribute(graph: tf.Graph, value) -> str:
@@ -255,6 +280,8 @@ def digest(graph: tf.Graph) -> str:
             attributes = operation.node_def.attr
             names = sorted(name for name in attributes if name not in _NAMES)
             said = [(name, of_attribute(graph, attributes[name])) for name in names]
+            if graph._is_function(operation.type):
+                said = [("", of_function(graph, operation.type))]
             place |= {tensor.ref(): (len(lines), number) for number, tensor in enumerate(operation.outputs)}
             lines.append(repr((operation.type, given, said)))
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
