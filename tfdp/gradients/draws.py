@@ -4,8 +4,8 @@ A layer of Keras draws with a seed that its ``SeedGenerator`` hands out. Those s
 them from 10^9 values, files contain them. Private training needs draws that nobody knows, or an attacker would know each
 record's mask, and one record more would shift the masks of all records after it.
 
-So in a private pass every seed generator hands out ``secret + (0, k)`` at its k-th call: TensorFlow's stateless generator makes
-independent streams of different seeds. A draw of shape ``[B, ...]`` then has independent entries, so the draws of a row
+So in a private pass every seed generator hands out a seed made of ``secret + (0, k)`` at the k-th call: TensorFlow's stateless
+generator makes independent streams of different seeds. (In a loop, which is traced once, all rounds have the same seed.) A draw of shape ``[B, ...]`` then has independent entries, so the draws of a row
 have the same distribution at every place and do not depend on any other row: rows are exchangeable (docs/proof.md, lemma 2).
 That every random operation of the traced step takes its seed from the secret is checked on its graph (``gradients/traced.py``).
 """
@@ -62,7 +62,10 @@ def drawing_from(secret: tf.Tensor | None, row: tf.Tensor | None = None) -> Iter
             drawn.generators[id(generator)] = generator
             return original(generator, *args, **kwargs)
         first = tf.zeros([], tf.int64) if row is None else 1 + tf.cast(row, tf.int64)
-        return tf.cast(secret + tf.stack([first, tf.constant(drawn.count, tf.int64)]), generator.state.dtype)
+        number = secret + tf.stack([first, tf.constant(drawn.count, tf.int64)])
+        # Scrambled, so that no seed is another one plus a small number.
+        scrambled = tf.raw_ops.StatelessRandomGetKeyCounter(seed=number)[1]
+        return tf.cast(tf.bitwise.right_shift(scrambled, tf.constant(2, tf.uint64)), generator.state.dtype)
 
     with shadowed(keras.random.SeedGenerator, "next", next_seed):
         yield drawn

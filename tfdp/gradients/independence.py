@@ -37,11 +37,14 @@ from tfdp.gradients.recording import RuleFailed
 from tfdp.gradients.rounding import persisting
 from tfdp.gradients.rows import Sight, View
 from tfdp.gradients.state import KnownDraws, StateAssigned, check_model
+from tfdp.gradients.traced import compared_with
 from tfdp.gradients.trial import Trial
 
 SAME_PLACE = 1e-5  # rounding where neither the size of the lot nor the place in it changes
 KEPT = 3  # examples that stay in changing company
 OTHER_DRAWS = 3
+MEDIUM = (16, 32)  # sizes of lots
+SWITCHES = (0.0, 1.0, 1e3)  # values of variables that are no weights, and may decide what a layer does
 SCALES = (0.0, 1e4, -1e12)  # of the others' losses
 
 
@@ -66,7 +69,7 @@ class Independence:
         view = self._first_view(plan)
         if not self._knows_the_integers:
             self.trial.state.also(view.graph.variables)
-            self.trial.records.learn(lambda lot: self._bears(view, lot), self._ends())
+            self.trial.records.learn(lambda lot: self._bears(view, lot), self._ends(), compared_with(view.graph))
             self._knows_the_integers = True
         while True:
             try:
@@ -166,6 +169,16 @@ class Independence:
             self._orders(moved)
             self._companies(moved, unusual=False, most=5)
             self._scales(moved)
+        for value in SWITCHES if self.trial.state.has_switches else ():
+            with self.trial.state.switched(value):
+                self._where_it_runs(view)
+
+    def _where_it_runs(self, view: View) -> None:
+        """With variables at values that the model need not bear."""
+        base = _Base(self, view)
+        if np.all(np.isfinite(base.sight.own)):
+            self._orders(base)
+            self._companies(base, unusual=False, most=5)
 
     def _orders(self, base: "_Base") -> None:
         for seed in (1, 2):
@@ -196,12 +209,16 @@ class Independence:
         base.compare(lot, np.array([size - 1]), "copies of one example", backwards, expected=first)
 
     def _large_lots(self, base: "_Base") -> None:
-        """Of the expected size and of one over it: the base's examples anywhere among others, of which some are copies."""
+        """The base's examples anywhere among others: at sizes that a layer may treat in its own way, of the expected size, half
+        of it copies, and of one over it, with others of all kinds."""
         records, expected = self.trial.records, max(self.lot_size, 2 * ROWS)
-        for seed, (size, copies) in enumerate(((expected, expected // 2 - ROWS // 2), (larger_than(expected), 0))):
-            lot = records.among(size, copies)
-            order = np.random.default_rng(seed).permutation(size)
-            base.compare(in_order(lot, order), order=order, what="a lot of the size of training's")
+        lots = [(records.among(size), True) for size in MEDIUM if size < expected]
+        lots.append((records.among(expected, copies=expected // 2 - ROWS // 2), True))
+        over = larger_than(expected)
+        lots.append((records.among(over - over % -MEDIUM[-1], all_kinds=True), False))
+        for seed, (lot, must_run) in enumerate(lots):
+            order = np.random.default_rng(seed).permutation(size_of(lot))
+            base.compare(in_order(lot, order), order=order, what="a lot of the size of training's", must_run=must_run)
         self._all_alike(base, expected)
 
     def _check_sums(self, view: View, sight: Sight) -> None:

@@ -16,25 +16,28 @@ ROWS = 8  # examples that every lot is made around
 LARGE = (1e4, -1e4)
 PADDING = (0.0, -1.0)  # what stands for "nothing here" in many data sets
 MARKS = (-100, -1, 255)  # what stands for "not counted" in many labels
+FLOAT_MARKS = (math.nan, 0.0, -1.0, -999.0)
 LARGE_LABEL, LARGE_WEIGHT = 1e6, 1e4
+MOST_VALUES = 12  # of the sample, and of what the model compares with, that are tried
 
 
 def made_up_records(record_spec: Any, sample: Any, loss_is_finite: Callable[[Any], bool]) -> "Records":
     """Made-up records if the model gives them a finite loss, else real ones.
 
     Numbers are drawn at random, with steps of zeros in some sequences; integers are 0 or 1, which every table of tokens and
-    every set of classes has, until ``Records.learn`` finds others. Where the model does not run on such (strings; labels that
-    must start at 1), the real records in ``sample`` take their place.
+    every set of classes has, until ``Records.learn`` finds others. Where the model does not run on such, numbers are positive;
+    where it does not run on these either (strings; labels that must start at 1), the real records in ``sample`` take their place.
     """
-    if not any(spec.dtype == tf.string for spec in keras.tree.flatten(record_spec)):
-        records = Records(record_spec, sample)
+    strings = any(spec is not None and spec.dtype == tf.string for spec in keras.tree.flatten(record_spec))
+    for positive in () if strings else (False, True):
+        records = Records(record_spec, sample, positive=positive)
         try:
             if loss_is_finite(records.base):
                 return records
         except (StateAssigned, KnownDraws):
             raise
         except Exception:
-            if sample is None:
+            if sample is None and positive:
                 raise
     if sample is None or not loss_is_finite(sample):
         raise ValueError(
@@ -61,26 +64,30 @@ class Company:
 class Records:
     """Eight distinct examples, the base, and lots made around them."""
 
-    def __init__(self, record_spec: Any, sample: Any = None, real: bool = False):
-        self._spec, self._sample, self.real = record_spec, sample, real
+    def __init__(self, record_spec: Any, sample: Any = None, real: bool = False, positive: bool = False):
+        self._spec, self._sample, self.real, self._positive = record_spec, sample, real, positive
+        self._compared: list[float] = []  # what the model compares numbers with
         self._rng = np.random.default_rng(20190)
         self._values: dict[int, list[int]] = {}  # that integers may have, by the number of their leaf
         self._tops: dict[int, int] = {}  # the ends of their ranges
         self.base = self._rows_of_sample(range(ROWS)) if real else self._drawn(ROWS)
 
-    def learn(self, runs: Callable[[Any], bool], ends: Iterable[int]) -> None:
-        """Find which integers the model takes: marks, and the ``ends`` of its tables and classes. Draw the base anew of them.
+    def learn(self, runs: Callable[[Any], bool], ends: Iterable[int], compared: Iterable[float]) -> None:
+        """Find which integers the model takes: marks, what the model is ``compared`` with, values of the sample, and the ``ends``
+        of its tables and classes. Draw the base anew of them, if it is made up.
 
         A value is tried at every other place of some examples, the rest being ordinary.
         """
-        if self.real:
-            return
+        self._compared = sorted(v for v in compared if not math.isnan(v))[:MOST_VALUES]
+        near = {int(v) + step for v in self._compared if abs(v) < 2**31 for step in (-1, 0, 1)}
         for number, (_, spec) in enumerate(self._leaves()):
             if spec is not None and spec.dtype.is_integer:
                 limits = np.iinfo(spec.dtype.as_numpy_dtype)
-                candidates = {*MARKS, *ends, *self._largest_of_sample(number)}
+                candidates = {*MARKS, *ends, *near, *self._values_of_sample(number)}
                 found = [v for v in sorted(candidates) if limits.min <= v <= limits.max and runs(self._with(number, v))]
                 self._values[number] = found
+        if self.real:
+            return
         for no_ends in ((), MARKS):  # 255 may be the last of a range, or stand for itself
             self._tops = {n: max([1, *(v for v in found if v not in no_ends)]) for n, found in self._values.items()}
             fresh = self._drawn(ROWS)
@@ -95,47 +102,58 @@ class Records:
         """These of the base's examples."""
         return _take(self.base, list(numbers))
 
-    def among(self, count: int, copies: int = 0) -> Any:
-        """The base and after it others, to a lot of that many; the last of them are copies of the base's first."""
+    def among(self, count: int, copies: int = 0, all_kinds: bool = False) -> Any:
+        """The base and after it others, to a lot of that many; the last of them are copies of the base's first. Of ``all_kinds``
+        a third has large features, and a third marks."""
         rest = count - ROWS - copies
-        others = self._rows_of_sample(range(rest)) if self.real else self._drawn(rest)
-        return _joined(_joined(self.base, others), self.rows([0] * copies))
+        if not all_kinds:
+            return _joined(_joined(self.base, self._others(rest)), self.rows([0] * copies))
+        third = rest // 3
+        large = self._changed(self._others(third), 0, lambda a: a * LARGE[0])
+        marked = self._changed(self._others(third), 1, lambda a: np.full_like(a, PADDING[1]))
+        for number, found in self._values.items():
+            if found:
+                marked = self._set(marked, number, found[0])
+        return _joined(_joined(_joined(self.base, self._others(rest - 2 * third)), large), marked)
 
     def companies(self, kept: int) -> Iterator[Company]:
         """Lots of the base's size whose first ``kept`` examples are the base's."""
         rest = ROWS - kept
-        yield Company(
-            "other examples", self._around(kept, self._rows_of_sample(range(rest)) if self.real else self._drawn(rest))
-        )
-        yield Company("copies of one example", self._around(kept, _take(self.base, [0] * rest)))
-        yield Company("the same in another order", self._around(kept, _take(self.base, [*range(kept + 1, ROWS), kept])))
-        if self.real:
-            return
-        others = self._drawn(rest)
-        for factor in LARGE:
-            yield Company("large features", self._around(kept, self._changed(others, 0, lambda a, f=factor: a * f)))
-        for value in PADDING:
-            yield Company(
-                "padding", self._around(kept, self._changed(others, 0, lambda a, v=value: np.full_like(a, v)))
-            )
+        made_up = not self.real
+
+        def company(name: str, others: Any, ordinary: bool) -> Company:
+            return Company(name, _joined(self.rows(range(kept)), others), ordinary)
+
+        def all_of(part: int, value: float) -> Any:
+            return self._changed(others, part, lambda a: np.full_like(a, value))
+
+        others = self._others(rest)
+        yield company("other examples", others, True)
+        yield company("copies of one example", _take(self.base, [0] * rest), True)
+        yield company("the same in another order", _take(self.base, [*range(kept + 1, ROWS), kept]), True)
+        if self._has_floats(0):
+            for factor in LARGE:
+                yield company("large features", self._changed(others, 0, lambda a, f=factor: a * f), made_up)
+            for value in PADDING:
+                yield company("padding", all_of(0, value), made_up)
+            for value in (math.nan, math.inf):
+                yield company("numbers that are not finite", all_of(0, value), False)
+            for value in self._compared:
+                for side in (value - 1, value + 1):
+                    yield company("features at a threshold", all_of(0, side), False)
         if self._has_floats(1):
-            lot = self._around(kept, self._changed(others, 1, lambda a: a * LARGE_LABEL))
-            yield Company("large labels", lot, ordinary=False)
+            yield company("large labels", self._changed(others, 1, lambda a: a * LARGE_LABEL), False)
+            for value in (*FLOAT_MARKS, *self._compared):
+                yield company("marked labels", all_of(1, value), False)
         if self._has_floats(2):
             for value in (0.0, LARGE_WEIGHT):
-                lot = self._around(kept, self._changed(others, 2, lambda a, v=value: np.full_like(a, v)))
-                yield Company("weights of all sizes", lot)
-        for value in (np.nan, np.inf):
-            lot = self._around(kept, self._changed(others, 0, lambda a, v=value: np.full_like(a, v)))
-            if self._has_floats(0):
-                yield Company("numbers that are not finite", lot, ordinary=False)
+                yield company("weights of all sizes", all_of(2, value), made_up)
         for number, found in self._values.items():
             for value in found:
-                lot = self._around(kept, self._set(others, number, value))
-                yield Company("integers at the ends of their range", lot, ordinary=False)
+                yield company("integers at the ends of their range", self._set(others, number, value), False)
 
-    def _around(self, kept: int, others: Any) -> Any:
-        return _joined(self.rows(range(kept)), others)
+    def _others(self, rows: int) -> Any:
+        return self._rows_of_sample(range(rows)) if self.real else self._drawn(rows)
 
     # Examples.
 
@@ -158,6 +176,7 @@ class Records:
             return self._integers(number, part, shape, dtype)
         if part == 0:
             values = rng.normal(size=shape).astype(dtype)
+            values = np.abs(values) + np.asarray(0.1, dtype) if self._positive else values
             values *= np.resize([1.0, 1.0, 1.0, 0.3, 3.0], rows).reshape([-1, *[1] * (len(shape) - 1)]).astype(dtype)
             if len(shape) == 3 and rows > 2:  # a sequence: steps of zeros may be masked
                 values[1, 0], values[2, -1] = 0, 0
@@ -165,7 +184,7 @@ class Records:
         return (rng.random(shape) + (0.5 if part == 2 else 0.0)).astype(dtype)
 
     def _integers(self, number: int, part: int, shape: list[int], dtype) -> np.ndarray:
-        """Rows of 0 and 1; where others are known, every second row of the whole range, and every fourth with marks."""
+        """Rows of 0 and 1; where others are known, every second row of the whole range, and every fourth, the third first, with marks."""
         rng, known = self._rng, self._values.get(number, [])
         values = rng.integers(0, 2, shape)
         if known:
@@ -204,11 +223,16 @@ class Records:
     def _has_floats(self, part: int) -> bool:
         return any(own == part and spec is not None and spec.dtype.is_floating for own, spec in self._leaves())
 
-    def _largest_of_sample(self, number: int) -> list[int]:
+    def _values_of_sample(self, number: int) -> list[int]:
+        """Some of the integers that real examples have in a leaf, the smallest and the largest among them."""
         if self._sample is None:
             return []
-        values = np.asarray(keras.tree.flatten(self._sample)[number])
-        return [int(values.max())] if values.size else []
+        values = np.unique(np.asarray(keras.tree.flatten(self._sample)[number]))
+        return (
+            [int(v) for v in values[np.unique(np.linspace(0, len(values) - 1, MOST_VALUES).astype(int))]]
+            if len(values)
+            else []
+        )
 
     def _rows_of_sample(self, numbers: Iterable[int]) -> Any:
         """Real examples, over and over; backwards every second time."""

@@ -53,7 +53,9 @@ class KnownDraws(ValueError):
 def metrics_of(model: keras.Model) -> list[tf.Variable]:
     """The variables of all metrics: the compiled ones, and those of layers."""
     found = [v.value for v in model.metrics_variables]
-    return found + [v.value for layer in all_layers(model) for metric in layer._metrics for v in metric.variables]
+    found += [v.value for layer in all_layers(model) for metric in layer._metrics for v in metric.variables]
+    weights = {id(v.value) for v in model.trainable_variables}
+    return [v for v in found if id(v) not in weights]  # a metric may hold a weight, and must not write it
 
 
 def handles(variables: Iterable[tf.Variable]) -> frozenset[int]:
@@ -129,6 +131,7 @@ def check_model(
     secret: tf.Tensor | None,
     seeds: Iterable[tf.Variable] = (),
     of_the_model: int | None = None,
+    unreadable: Iterable[tf.Variable] = (),
 ) -> None:
     """Of a traced pass of model and loss.
 
@@ -139,6 +142,7 @@ def check_model(
         seeds: these.
         of_the_model: how many operations, from the first on, are the model's, its losses' and their gradients'; all if not given.
             Those after it are the library's own.
+        unreadable: what a release writes beside weights (counts, moments).
     """
     metrics = metrics_of(model)
     allowed = handles([*metrics, *seeds])
@@ -155,6 +159,11 @@ def check_model(
         )
     if secret is not None:
         _check_draws(model, found)
+    if found.reads & handles(unreadable):
+        raise StateAssigned(
+            f"A layer or the loss of the model {model.name!r} reads a variable of the optimizer (such as optimizer.iterations). What it does "
+            "would change while fit runs, and was not checked. Count in a callback, or give the layer a variable of its own."
+        )
 
 
 @contextlib.contextmanager
@@ -171,7 +180,12 @@ def only_metrics_written(model: keras.Model, where: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def knowing_only(model: keras.Model, known: Iterable[tf.Tensor], writes: Iterable[tf.Variable]) -> Iterator[None]:
+def knowing_only(
+    model: keras.Model,
+    known: Iterable[tf.Tensor],
+    writes: Iterable[tf.Variable],
+    unreadable: Iterable[tf.Variable] = (),
+) -> Iterator[None]:
     """Of the release that is traced inside: it is made of ``known`` tensors and of variables, and writes no others."""
     if tf.executing_eagerly():
         yield
@@ -187,7 +201,7 @@ def knowing_only(model: keras.Model, known: Iterable[tf.Tensor], writes: Iterabl
         )
     found = findings(segment.graph, segment.operations())
     _check_writes(model, segment.graph, found, handles(writes), "the optimizer's step")
-    if found.reads & handles(metrics_of(model)):
+    if found.reads & handles([*metrics_of(model), *unreadable]):
         raise StateAssigned(
             f"The optimizer of the model {model.name!r}, or a regulariser or constraint of its weights, reads a metric: an average over "
             "records would move weights without clip and noise. Let metrics be updated, never read, in training."

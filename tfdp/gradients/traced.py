@@ -6,10 +6,12 @@ a step will ever do, so it is read here: every operation, every function that on
 
 import dataclasses
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.framework import function_def_to_graph
 
@@ -30,6 +32,12 @@ _READS = re.compile(r"ReadVariableOp|ResourceGather(Nd)?|LookupTable(Find|Size|E
 _DRAWS = re.compile(r"Stateless(Random|TruncatedNormal|Parameterized|Multinomial|Shuffle|Sample).*|RandomIndexShuffle")
 _SEEDS = re.compile(r"StatelessRandomGet.*")
 _SEED_INPUTS = ("seed", "seed2", "key", "counter")
+# What leaves of a secret seed as many bits as there were, or makes seeds of seeds.
+_KEEPS_SECRETS = re.compile(
+    r"Identity(N)?|StopGradient|Cast|Bitcast|FloorMod|Add(V2)?|Sub|BitwiseXor|RightShift|Pack|Unpack|ConcatV2|Split(V)?|StridedSlice|Slice|"
+    r"Gather(V2)?|Reshape|Squeeze|ExpandDims|Tile|BroadcastTo|Transpose|TensorList.*|StatelessRandom(GetKeyCounter|UniformFullInt(V2)?)"
+)
+_LEAST_MODULUS = 2**30
 _HANDED_ON = ("Identity", "Cast", "Bitcast", "FloorMod", "StatelessRandomGetKeyCounter")
 _PYTHON = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 _HARMLESS = re.compile(
@@ -156,9 +164,11 @@ class _Reader:
         handles = [value.handle for value in given if value.handle is not None]
         seeds = [value.seed for value in given if value.seed is not None]
         made = []
+        keeps = _keeps_secrets(operation)
         for tensor in operation.outputs:
             own = labels
-            if not (tensor.dtype.is_integer or tensor.dtype == tf.variant):
+            wide = tensor.dtype.is_integer and tensor.dtype.size >= 4
+            if not (keeps and (wide or tensor.dtype == tf.variant)):
                 own &= ~SECRET
             handle = handles[0] if tensor.dtype == tf.resource and len(handles) == 1 else None
             handed_on = len(seeds) == 1 and operation.type in _HANDED_ON
@@ -188,7 +198,8 @@ class _Reader:
 
     def _note_draw(self, operation: tf.Operation, given: list[_Value], place: Place) -> None:
         output = operation.outputs[0]
-        shape = None if output.shape.rank is None else tuple(output.shape)
+        # Two draws are of one shape if it is known, or is the very same tensor.
+        shape = tuple(output.shape) if output.shape.is_fully_defined() else operation.inputs[0].ref()
         what = (operation.type, output.dtype, shape)
         self.found.draws.append(Draw(place, *self._seed_of(operation, given), what))
 
@@ -236,6 +247,43 @@ def _graph_of(graph: tf.Graph, name: str) -> tf.Graph:
         return found
     with graph.as_default():  # which holds the functions that this one calls
         return function_def_to_graph.function_def_to_graph(function.definition)
+
+
+def _keeps_secrets(operation: tf.Operation) -> bool:
+    if operation.type == "FloorMod":
+        modulus = tf.get_static_value(operation.inputs[1])
+        return modulus is not None and abs(int(modulus)) >= _LEAST_MODULUS
+    if operation.type == "RightShift":
+        shift = tf.get_static_value(operation.inputs[1])
+        return shift is not None and int(shift) <= 2
+    return bool(_KEEPS_SECRETS.fullmatch(operation.type))
+
+
+_COMPARISONS = ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
+
+
+def compared_with(graph: tf.Graph) -> set[float]:
+    """The numbers that something is compared with in a graph or in what it calls; NaN where one asks for that."""
+    found: set[float] = set()
+    known: set[str] = set()
+
+    def look(graph: tf.Graph) -> None:
+        for operation in graph.get_operations():
+            if operation.type in _COMPARISONS:
+                for tensor in operation.inputs:
+                    value = tf.get_static_value(tensor)
+                    if value is not None and np.size(value) == 1 and np.asarray(value).dtype.kind in "iuf":
+                        found.add(float(np.reshape(value, [])))
+            elif operation.type in ("IsNan", "IsFinite"):
+                found.add(math.nan)
+            for attribute in operation.node_def.attr.values():
+                for function in [attribute.func] if attribute.HasField("func") else attribute.list.func:
+                    if function.name not in known:
+                        known.add(function.name)
+                        look(_graph_of(graph, function.name))
+
+    look(graph)
+    return found
 
 
 def _either(values: Sequence[_Value], labels: int) -> _Value:

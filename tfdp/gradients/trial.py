@@ -89,11 +89,16 @@ class PinnedState:
         self._kept = [(part, part.numpy()) for v in metrics_of(model) for part in components(v)]
         self._kept += [(part, part.numpy()) for g in seed_generators(model) for part in components(g.state.value)]
         self._weights: list = []
+        self._switches: list = []  # single numbers that are not trained
 
     def also(self, variables: Iterable[tf.Variable]) -> None:
         """Everything else that the traced graph reads, tracked by Keras or not."""
         fixed = {id(variable) for variable, _ in self._kept}
-        self._weights = [(v, v.numpy()) for v in variables if id(v) not in fixed and v.dtype.is_floating]
+        others = [v for v in variables if id(v) not in fixed]
+        self._weights = [(v, v.numpy()) for v in others if v.dtype.is_floating]
+        trained = {id(part) for v in self._model.trainable_variables for part in components(v.value)}
+        small = [v for v in others if id(v) not in trained and v.shape.num_elements() == 1]
+        self._switches = [(v, v.numpy()) for v in small if v.dtype.is_floating or v.dtype.is_integer or v.dtype.is_bool]
 
     def restore(self) -> None:
         for variable, value in self._kept:
@@ -117,6 +122,21 @@ class PinnedState:
         finally:
             for variable, value in present:
                 variable.assign(value)
+
+    @property
+    def has_switches(self) -> bool:
+        return bool(self._switches)
+
+    @contextlib.contextmanager
+    def switched(self, value: float) -> Iterator[None]:
+        """Every single number that is not trained, at this value."""
+        try:
+            for variable, _ in self._switches:
+                variable.assign(np.full(variable.shape, value).astype(variable.dtype.as_numpy_dtype))
+            yield
+        finally:
+            for variable, before in self._switches:
+                variable.assign(before)
 
     @contextlib.contextmanager
     def _moved(self, variables: list) -> Iterator[None]:

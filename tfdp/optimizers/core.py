@@ -1,6 +1,6 @@
 """The core of a private step: from a lot to the sum of its clipped gradients, as one traced function."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -33,6 +33,7 @@ class Core:
         generator: where the secret of layers' random numbers comes from. None, where nothing is noised either: layers then
             draw what Keras draws, so that a step can be compared with one of Keras.
         jit_compile: whether XLA compiles it.
+        unreadable: variables that it must not depend on: they change in every step.
     """
 
     def __init__(
@@ -42,9 +43,10 @@ class Core:
         bounded_sum: BoundedSum,
         generator: SecretGenerator | None,
         jit_compile: bool,
+        unreadable: Sequence[tf.Variable] = (),
     ):
         self._model, self._plan, self._bounded_sum = model, plan, bounded_sum
-        self._generator, self._jit_compile = generator, jit_compile
+        self._generator, self._jit_compile, self._unreadable = generator, jit_compile, unreadable
         self._seeds: list[tf.Variable] = []
         self._of_the_model = 0  # operations, in the graph
 
@@ -62,7 +64,7 @@ class Core:
         placeholder = None
         if secret is not None:
             placeholder = next(tensor for tensor in concrete.graph.inputs if tensor.op.name == "secret")
-        check_model(self._model, concrete.graph, placeholder, self._seeds, self._of_the_model)
+        check_model(self._model, concrete.graph, placeholder, self._seeds, self._of_the_model, self._unreadable)
         return concrete
 
     def __call__(self, x, y, sample_weight, present, ellipsoid=None) -> Any:

@@ -137,6 +137,17 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         own = [v.value for v in (*self._trainable_variables, *self.variables, *kept)]
         return [*own, *self.book.counters, self._not_finite.value, self.generator.state]
 
+    @property
+    def not_noised(self) -> list[tf.Variable]:
+        """What is counted of the records as it is: nothing may depend on it."""
+        return [self._not_finite.value]
+
+    @property
+    def counts(self) -> list[tf.Variable]:
+        """What a release writes beside the weights: no layer may read it."""
+        weights = {id(v.value) for v in self._trainable_variables}
+        return [v for v in self.written if id(v) not in weights]
+
     def remember(self, state: State) -> None:
         """What the mechanism makes of a release that was counted; what ``state`` leaves out stays as it is."""
         state = {name: [tf.identity(value) for value in values] for name, values in state.items()}

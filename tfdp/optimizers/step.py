@@ -1,5 +1,6 @@
 """One private step: lot in, one noised release, weights moved."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from tfdp.mechanisms import GaussianMechanism, denoised
 from tfdp.mechanisms.gaussian import State
 from tfdp.optimizers.core import Core
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
+
+_ONE_AT_A_TIME = threading.RLock()  # two models may share layers, whose calls are recorded
 
 
 class PrivateStep:
@@ -55,12 +58,13 @@ class PrivateStep:
 
     def prove_and_trace(self) -> None:
         """Nothing of the user's runs in between, so that what is proven is what runs, whatever changes later."""
-        self.plan = self._prove()
-        self.trained = list(self.model.trainable_variables)
-        self._traced = self.optimizer.mechanism.copy()
-        self.core = self._new_core(self._traced)
-        for trace in self.traced_beside:
-            trace()
+        with _ONE_AT_A_TIME:
+            self.plan = self._prove()
+            self.trained = list(self.model.trainable_variables)
+            self._traced = self.optimizer.mechanism.copy()
+            self.core = self._new_core(self._traced)
+            for trace in self.traced_beside:
+                trace()
         if self.model.run_eagerly:
             self._check_metrics()
         self._finished = tf.function(self._finish, autograph=False)  # used where nothing else is traced
@@ -70,7 +74,7 @@ class PrivateStep:
 
     def _core_of(self, mechanism: GaussianMechanism) -> Core:
         generator = self.optimizer.generator if mechanism.noise_multiplier != 0 else None
-        return Core(self.model, self.plan, mechanism.bounded_sum, generator, self.jit_compile)
+        return Core(self.model, self.plan, mechanism.bounded_sum, generator, self.jit_compile, self.optimizer.counts)
 
     def _ellipsoid_spec(self, mechanism: GaussianMechanism) -> Any:
         """What it looks like does not depend on how much noise there is, but it may be made of that."""
@@ -143,13 +147,13 @@ class PrivateStep:
 
     def _finish(self, state, sums, ellipsoid, not_finite, generator) -> None:
         released, state = self._released(state, sums, ellipsoid, generator)
-        known = [t for t in tf.nest.flatten((released, state, not_finite)) if tf.is_tensor(t)]
-        with knowing_only(self.model, known, self.optimizer.written):
+        known = [t for t in tf.nest.flatten((released, state)) if tf.is_tensor(t)]
+        with knowing_only(self.model, known, self.optimizer.written, self.optimizer.not_noised):
             gradients = self._with_regularizers(released, self.trained)
             gradients = [tf.cast(g, v.dtype) for g, v in zip(gradients, self.trained, strict=True)]
             self.optimizer.release(gradients, self.trained, state)
-            if not self.optimizer.private_logs:
-                self.optimizer.count_not_finite(not_finite)
+        if not self.optimizer.private_logs:
+            self.optimizer.count_not_finite(not_finite)
 
     def _released(self, state, sums, ellipsoid, generator) -> tuple[list[tf.Tensor], State]:
         """The private gradient, and what the mechanism remembers from now on."""
