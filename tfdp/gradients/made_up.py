@@ -191,10 +191,10 @@ class Records:
             top = self._tops[number]
             ranged = rng.integers(0, top + 1, shape)
             values[1::2] = ranged[1::2]
-            marks = [value for value in known if not 0 <= value <= top]
+            marks = [value for value in known if not 0 <= value <= top or value in self._compared]
             if marks:
                 marked = np.where(rng.random(shape) < 0.5, rng.choice(marks, shape), ranged)
-                values[3::4] = marked[3::4]
+                values[2::4] = marked[2::4]
         if len(shape) > 1 and part == 0:
             values[:, 0] = 1  # 0 is padding to many models, and an example of padding alone may have no defined loss
         return values.astype(dtype)
