@@ -304,15 +304,35 @@ def grid() -> None:
     refused(private(2, lambda: tfdp.NoisySGD(0.1, l2_norm_clip=1.0, noise_multiplier=1.0, grid=True)))
 
 
+class AsksWhichReplica(keras.layers.Layer):
+    def call(self, x):
+        context = tf.distribute.get_replica_context()
+        number = None if context is None else tf.get_static_value(context.replica_id_in_sync_group)
+        return 3.0 - x if number else x
+
+
+def asks_which_replica() -> None:
+    refused(private(2, model=lambda: keras.Sequential([keras.Input((3,)), AsksWhichReplica(), keras.layers.Dense(1)])))
+
+
 def executions() -> None:
     refused(private(2, steps_per_execution=2), steps=3)
+
+
+def declared() -> dict:
+    """Two passes over eight records, three at a time."""
+    records = tf.data.Dataset.from_tensor_slices((tiny.X, tiny.Y)).shuffle(8).batch(3)
+    model = private(2)
+    model.fit(tfdp.data.declare_sampling(records, "shuffled", size=8, batch_size=3), epochs=2, verbose=0)
+    (line,) = model.optimizer.ledger
+    return {"steps": line.steps, "passes": line.passes}
 
 
 REFUSED = {
     function.__name__: function
     for function in (
         model_outside, optimizer_outside, inner_optimizer_outside, other_strategy, full_gradient, microbatches,
-        pruned_as_published, grid, executions, batch_normalisation,
+        pruned_as_published, grid, executions, batch_normalisation, asks_which_replica,
     )
 }  # fmt: skip
 
@@ -333,6 +353,7 @@ def all_cases() -> dict:
         shares,
         lots_of_chance,
         rewound,
+        declared,
     ):
         found[case.__name__] = cases.told(case)
     return found | {f"refused {name}": cases.told(case) for name, case in REFUSED.items()}

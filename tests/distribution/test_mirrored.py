@@ -125,6 +125,10 @@ def test_validation_of_lots_that_can_not_be_dealt_out_evenly_is_that_of_one_devi
         np.testing.assert_allclose(on_four[name], alone[name], rtol=1e-5)
 
 
+def test_a_declared_data_set_is_dealt_out_to_two_devices(on_devices):
+    assert of(on_devices, "declared") == {"steps": 6, "passes": 2}
+
+
 SAID = {
     "model_outside": "inside `with strategy.scope",
     "optimizer_outside": "inside `with strategy.scope",
@@ -136,11 +140,12 @@ SAID = {
     "grid": "sum before the noise",
     "executions": "steps_per_execution",
     "batch_normalisation": "GroupNormalization",
+    "asks_which_replica": "which replica",
 }
 
 
 @pytest.mark.parametrize("case", SAID)
 def test_what_does_not_work_is_refused_before_anything_moves(on_devices, case):
     refused = on_devices[f"refused {case}"]
-    assert refused["error"] in ("ValueError", "StateAssigned"), refused
+    assert refused["error"] in ("ValueError", "StateAssigned", "MixesExamples"), refused
     assert SAID[case] in refused["message"]
