@@ -34,8 +34,8 @@ _STATEFUL_DRAWS = re.compile(
     r"Random.*|.*TruncatedNormal.*|Multinomial|.*CandidateSampler|Stateful.*|Rng.*|NonDeterministicInts|SampleDistorted.*"
 )
 _USE_KERAS_RANDOM = (
-    "Draw with keras.random and a keras.random.SeedGenerator that is an attribute of the layer; private training gives it seeds "
-    "that nobody knows."
+    "Write self.seeds = keras.random.SeedGenerator() in the layer's __init__ and keras.random.uniform(shape, seed=self.seeds), or the "
+    "like, in its call: private training gives it seeds that nobody knows. For dropout use keras.layers.Dropout."
 )
 
 
@@ -227,8 +227,8 @@ def _refusal(model: keras.Model, place: Place, where: str) -> ValueError:
     who = _who(model, place)
     if _STATEFUL_DRAWS.fullmatch(place.kind):
         return KnownDraws(
-            f"{who} draws random numbers in {where} by {_named(place)}, of which nobody can say that they are secret and of one "
-            f"example each. {_USE_KERAS_RANDOM}"
+            f"{who} draws random numbers in {where} by {_named(place)}. They can't be made secret, and nobody can tell which "
+            f"example they belong to. {_USE_KERAS_RANDOM}"
         )
     if "PyFunc" in place.kind:
         cure = "Write it with TensorFlow's or Keras's operations, or do it to the data set before training."
@@ -236,9 +236,14 @@ def _refusal(model: keras.Model, place: Place, where: str) -> ValueError:
             f"{who} calls Python in {where} ({_named(place)}: numpy_function or py_function). What it keeps can't be seen, and may be "
             f"records. {cure}"
         )
+    if place.kind in ("Print", "PrintV2"):
+        return StateAssigned(
+            f"{who} prints in {where} ({_named(place)}: tf.print), which could show records. Leave tf.print out; to watch a value, make it a "
+            "metric."
+        )
     return StateAssigned(
-        f"{who} uses the operation {_named(place)} in {where}, which may keep or show what it was given. Private training knows no "
-        "such operation: leave it out, or do it to the data set before training."
+        f"{who} uses the operation {_named(place)} in {where}, which may keep or show what it was given. Private training does not know "
+        "this operation. Leave it out; what is done to records can be done to the data set before training."
     )
 
 
