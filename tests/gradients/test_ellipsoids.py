@@ -201,7 +201,7 @@ def test_of_whole_models(name):
     model = case.build()
     model.compile(optimizer="sgd", **case.compile)
     lots = PoissonBatches(case.x, case.y, case.sample_weight, batch_size=case.size)
-    plan, lot = prove(model, lots.record_spec, lots.head(8)), lots.head(case.size)
+    plan, lot = prove(model, lots.record_spec, lots.head(8), 16), lots.head(case.size)
     stretches = [tf.constant(positive(i, *w.shape)) for i, w in enumerate(model.trainable_variables)]
 
     centre = [tf.constant(0.1 * normals(i, *w.shape)) for i, w in enumerate(model.trainable_variables)]

@@ -225,7 +225,7 @@ def test_so_it_is_after_saving_and_loading_in_a_scope(tmp_path):
 def rules(model: keras.Model) -> list[str]:
     model.compile(optimizer="sgd", loss="mse")
     lots = PoissonBatches(X, Y, batch_size=4)
-    return [line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(SIZE)).describe()]
+    return [line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(SIZE), 16).describe()]
 
 
 @pytest.mark.parametrize("name", ["activations", "larger than a few", "a functional model", "keras.remat", "a method"])

@@ -29,7 +29,7 @@ def served(use) -> list[str]:
     model(x)
     model.compile(optimizer="sgd", loss="mse")
     lots = PoissonBatches(x, y, batch_size=4)
-    return sorted(line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(8)).describe())
+    return sorted(line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(8), 16).describe())
 
 
 def test_a_weight_that_the_loss_does_not_depend_on_elsewhere_keeps_its_rule():

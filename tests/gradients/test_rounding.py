@@ -95,14 +95,14 @@ def movement(model: keras.Model) -> float:
 def test_units_at_their_kinks_are_not_mixing():
     model = rough_network()
     assert movement(model) > 1e-2
-    prove(model, SPEC)
+    prove(model, SPEC, lot_size=16)
 
 
 @pytest.mark.parametrize("share", [1e-2, 1e-3])
 @pytest.mark.parametrize("leak", [AddsTheMean, GradientGrowsWithTheLot, GradientTakesInOthers])
 def test_units_at_their_kinks_do_not_hide_mixing(leak, share):
     with pytest.raises(MixesExamples):
-        prove(rough_network(leak(share)), SPEC)
+        prove(rough_network(leak(share)), SPEC, lot_size=16)
 
 
 def residual_network(padding: str, epsilon: float) -> keras.Model:
@@ -125,7 +125,7 @@ def residual_network(padding: str, epsilon: float) -> keras.Model:
 
 @pytest.mark.parametrize(("padding", "epsilon"), [("same", 1e-3), ("explicit", 1e-5)])
 def test_residual_networks_are_not_refused(padding, epsilon):
-    served = prove(residual_network(padding, epsilon), IMAGE_SPEC).describe()
+    served = prove(residual_network(padding, epsilon), IMAGE_SPEC, lot_size=16).describe()
     assert not [line for line in served if "universal" in line or "whole model" in line]
 
 

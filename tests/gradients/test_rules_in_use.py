@@ -42,7 +42,7 @@ def test_a_layer_is_served_by_its_familys_rule(name):
     random = np.random.default_rng(0)
     x = random.integers(0, 9, (8, *shape)) if shape == TOKENS else random.normal(size=(8, *shape)).astype("f4")
     lots = PoissonBatches(x, random.normal(size=(8, 1)).astype("f4"), batch_size=4)
-    served = prove(model, lots.record_spec, lots.head(8)).describe()
+    served = prove(model, lots.record_spec, lots.head(8), 16).describe()
     assert all(line.endswith(f": {rule}") for line in served[:-1])
     assert served[-1].endswith(": dense")
 
@@ -54,7 +54,7 @@ def test_a_rule_that_does_not_run_is_replaced_alone():
     model.compile(optimizer="sgd", loss="mse")
     random = np.random.default_rng(0)
     lots = PoissonBatches(random.normal(size=(8, 4, 3)), random.normal(size=(8, 1)), batch_size=4)
-    served = [line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(8)).describe()]
+    served = [line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(8), 16).describe()]
     assert served == ["convolution", "dense", "universal rule (xla)", "dense"]
 
 
@@ -74,7 +74,7 @@ def test_a_rule_may_allow_a_little_for_rounding_in_norms_that_are_right(factor, 
     model.compile(optimizer="sgd", loss="mse")
     random = np.random.default_rng(0)
     lots = PoissonBatches(random.normal(size=(8, 5)), random.normal(size=(8, 3)), batch_size=4)
-    (served,) = prove(model, lots.record_spec, lots.head(8)).describe()
+    (served,) = prove(model, lots.record_spec, lots.head(8), 16).describe()
     assert served.endswith(": dense") == kept
 
 
@@ -84,5 +84,5 @@ def test_filters_of_which_many_terms_cancel_are_served_by_the_convolutions_rule(
     model.compile(optimizer="sgd", loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     images = np.random.default_rng(0).random((8, 32, 32, 3)).astype("float32")
     lots = PoissonBatches(images, np.arange(8), batch_size=4)
-    rules = [line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(8)).describe()]
+    rules = [line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(8), 16).describe()]
     assert rules == ["convolution", "convolution", "convolution", "dense"]

@@ -49,7 +49,7 @@ def extreme(rng, *shape) -> np.ndarray:
 def sums_of(model, x_shape, clip):
     """The mechanism's sum of a lot, as the private step computes it."""
     spec = (tf.TensorSpec((None, *x_shape)), tf.TensorSpec((None, 2)))
-    plan = prove(model, spec)
+    plan = prove(model, spec, lot_size=16)
     mechanism = GaussianMechanism(clip, 1.0)
 
     @tf.function(input_signature=[*spec, tf.TensorSpec((None,), tf.bool)], autograph=False)
