@@ -39,8 +39,8 @@ def finite_support_delta(weights: int, steps: int, noise_multiplier: float) -> f
 
     Example, a million weights over 10,000 steps:
 
-    >>> finite_support_delta(10**6, 10_000, noise_multiplier=1.1)
-    2.6...e-13
+    >>> f"{finite_support_delta(10**6, 10_000, noise_multiplier=1.1):.1e}"
+    '2.7e-13'
     """
     for name, count in (("weights", weights), ("steps", steps)):
         if count < 0:

@@ -41,8 +41,8 @@ def noise_tails_delta(noise: Noise, codebook: Codebook, steps: int) -> float:
     Example:
 
     >>> from tfdp.noise import StudentT
-    >>> noise_tails_delta(StudentT(9, stddev=1.0), Codebook(weights=26_000, size=10), steps=10_000)
-    2.1...e-14
+    >>> f"{noise_tails_delta(StudentT(9, stddev=1.0), Codebook(weights=26_000, size=10), steps=10_000):.1e}"
+    '2.1e-14'
     """
     if steps == 0:
         return 0.0

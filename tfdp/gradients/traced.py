@@ -199,8 +199,9 @@ class _Reader:
     def _note_draw(self, operation: tf.Operation, given: list[_Value], place: Place) -> None:
         output = operation.outputs[0]
         # Two draws are of one shape if it is known, or is the very same tensor.
-        shape = tuple(output.shape) if output.shape.is_fully_defined() else operation.inputs[0].ref()
-        what = (operation.type, output.dtype, shape)
+        known = output.shape.is_fully_defined()
+        shape = tuple(output.shape) if known else operation.inputs[0].ref()
+        what = (operation.type, output.dtype, known, shape)
         self.found.draws.append(Draw(place, *self._seed_of(operation, given), what))
 
     def _function(self, operation: tf.Operation, name: str, given: list[_Value]) -> list[_Value]:
