@@ -61,10 +61,10 @@ class Core:
         present = tf.TensorSpec([None], tf.bool, name="present")
         secret = None if self._generator is None else SEED
         concrete = function.get_concrete_function(*self._arguments, present, ellipsoid, secret)
-        placeholder = None
+        argument = None
         if secret is not None:
-            placeholder = next(tensor for tensor in concrete.graph.inputs if tensor.op.name == "secret")
-        check_model(self._model, concrete.graph, placeholder, self._seeds, self._of_the_model, self._unreadable)
+            argument = next(tensor for tensor in concrete.graph.inputs if tensor.op.name == "secret")
+        check_model(self._model, concrete.graph, argument, self._seeds, self._of_the_model, self._unreadable)
         return concrete
 
     def __call__(self, x, y, sample_weight, present, ellipsoid=None) -> Any:
