@@ -6,7 +6,7 @@ import pytest
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
 from tfdp.data import PoissonBatches
-from tfdp.gradients import prove, reuse
+from tfdp.gradients import prove, reads
 
 L, ops = keras.layers, keras.ops
 METHODS = ("_read_variable_op", "sparse_read", "gather_nd")
@@ -48,7 +48,7 @@ def originals() -> list:
 
 def test_who_leaves_last_puts_the_methods_back():
     model, before = keras.Sequential([keras.Input((3,)), L.Dense(1)]), originals()
-    first, second = (reuse._noted_reads(model, lambda variable, value: None) for _ in range(2))
+    first, second = (reads.noted_reads(model, lambda variable, value: None) for _ in range(2))
     first.__enter__(), second.__enter__()
     assert originals() != before
     first.__exit__(None, None, None)
@@ -59,6 +59,6 @@ def test_who_leaves_last_puts_the_methods_back():
 
 def test_they_are_put_back_where_tracing_fails():
     before = originals()
-    with pytest.raises(ZeroDivisionError), reuse._noted_reads(keras.Sequential([keras.Input((3,))]), None):
+    with pytest.raises(ZeroDivisionError), reads.noted_reads(keras.Sequential([keras.Input((3,))]), None):
         raise ZeroDivisionError
     assert originals() == before

@@ -16,8 +16,10 @@ from tfdp.gradients.factored import SUMMATION, PerExampleGradient, total
 from tfdp.gradients.layer_tree import all_layers, flat_tensors
 from tfdp.gradients.losses import OwnLosses, losses_of_one_device
 from tfdp.gradients.plan import Plan
-from tfdp.gradients.recording import RuleFailed, by_the_rule_of, recording
+from tfdp.gradients.reads import noted_reads
+from tfdp.gradients.recording import Call, Recording, RuleFailed, by_the_rule_of, recording
 from tfdp.gradients.remat import without_rematerialisation
+from tfdp.gradients.sites import Read, with_examples
 from tfdp.gradients.state import no_state_assigned
 
 FLOAT16_LOSS_SCALE = 1024.0
@@ -132,7 +134,7 @@ def lot_gradients(model: keras.Model, plan: Plan, x, y=None, sample_weight=None,
             objective = forward.objective()
         return forward.book_keeping(objective)
     except RuleFailed as failure:  # whose layer it was matters to the self-proof alone
-        raise failure.__cause__ from None
+        raise failure.error from None
 
 
 class Forward:
@@ -142,19 +144,28 @@ class Forward:
         self.tape, self.model, self.plan = tape, model, plan
         self.batch = tf.shape(flat_tensors(x)[0])[0]
         self.scale = loss_scale(model)
-        self.rules = plan.rules(self.scale)
-        with no_state_assigned(model) as watched, drawing_from(secret) as self.drawn:
-            with recording(model, self.rules, tape.watch, self.drawn) as self.record:
+        self.record, self._reads = Recording(), []
+        with no_state_assigned(model) as watched, drawing_from(secret) as self.drawn, noted_reads(model, self._note):
+            with recording(model, plan.rules(self.scale), tape.watch, self.drawn) as self.record:
                 self.y_pred = model(x, training=True)
             self.losses = OwnLosses(model, self.record, x, y, self.y_pred, sample_weight, plan.alone)
         self.seeds = watched.seeds
 
+    def _note(self, variable: keras.Variable, value: tf.Tensor) -> None:
+        layer = self.plan.follows(variable, self.record.running)
+        if layer is not None:
+            self._reads.append(Read(layer, variable, value))
+
     def objective(self) -> tf.Tensor:
         return self.losses.objective(self.plan.shares) * self.scale
 
+    def sites(self, objective: tf.Tensor) -> list[Call]:
+        """The calls at whose taps each example's gradient is taken."""
+        return with_examples(self.record.sites(), self._reads, objective, self.batch)
+
     def book_keeping(self, objective: tf.Tensor) -> LotPass:
         """One backward pass to the taps; from there each rule finds its weights' gradients."""
-        calls = self.record.sites()
+        calls = self.sites(objective)
         found = self.tape.gradient(objective, [tap for call in calls for tap in call.taps])
         cotangents = iter([None if d is None else tf.convert_to_tensor(d) for d in found])
         parts: dict[int, list[PerExampleGradient]] = {}
@@ -165,10 +176,10 @@ class Forward:
                 continue  # the loss does not depend on this call
             wanted = {id(v) for v in self.plan.sites[id(call.layer)].variables}
             with by_the_rule_of(call.layer):
-                own = self.rules[id(call.layer)].gradients(call.held_until(reached), d)
+                own = call.rule.gradients(call.held_until(reached), d)
             for variable, gradient in own:
                 if id(variable) in wanted:
-                    if id(call.layer) in self.plan.folded:
+                    if call.rows_of_its_own and id(call.layer) in self.plan.folded:
                         gradient = gradient.fold(self.batch)
                     parts.setdefault(id(variable), []).append(gradient)
         variables = self.model.trainable_variables

@@ -32,7 +32,7 @@ from tfdp.gradients.blame import (
 from tfdp.gradients.losses import overrides_the_loss
 from tfdp.gradients.made_up import ROWS, in_order, larger_than, size_of
 from tfdp.gradients.per_example import MAP, XLA
-from tfdp.gradients.plan import Plan, move_out
+from tfdp.gradients.plan import Plan, move_out, replace_rule
 from tfdp.gradients.recording import RuleFailed
 from tfdp.gradients.rounding import persisting
 from tfdp.gradients.rows import Sight, View
@@ -113,9 +113,10 @@ class Independence:
             graph = view.graph
         except (StateAssigned, KnownDraws, MixesExamples):
             raise
-        except RuleFailed as failure:  # that layer is run again, one example at a time
+        except RuleFailed as failure:
             site = plan.sites[id(failure.layer)]
-            site.family, site.modes = None, [XLA, MAP]
+            if not replace_rule(plan, self.trial.model, site, view.calls, str(failure.error)):
+                self._move_out(plan, view, [site.layer])
             return self._view(plan)
         except Exception as error:
             raise self._failure(error, "a lot of unknown size") from None

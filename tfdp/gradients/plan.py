@@ -1,11 +1,13 @@
 """Where a model's per-example gradients are taken: which layer answers for which weights, by which rule.
 
-A plan begins with the innermost layers that own the weights, each with its family's rule. Where the self-proof shows that
-a weight is not covered so, the weight moves outwards, one step at a time: to the universal rule of the same layer, to that
-of the enclosing layers, at worst to the whole model.
+A plan begins with the innermost layers that own the weights, each with its family's rule; weights of other layers are followed from
+where they are read to where they meet the examples (``gradients/meetings.py``). Where the self-proof shows that a weight is not
+covered so, it moves outwards, one step at a time: to the universal rule of the same layer, to that of the enclosing layers,
+at worst to the whole model. The other weights stay where they are.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import keras
 
@@ -16,24 +18,38 @@ from tfdp.gradients.recording import Call
 from tfdp.gradients.rules import Rule, find_rule
 from tfdp.gradients.rules.universal import universal
 
+FOLLOWED = "followed"
+
 
 @dataclasses.dataclass
 class Site:
-    """A layer, the weights it answers for, and how: the family's rule, or the universal one in some mode."""
+    """A layer, the weights it answers for, and how: the family's rule, following the weights, or the universal rule in some mode."""
 
     layer: keras.Layer
     variables: list[keras.Variable]
     family: Rule | None = None
     modes: list[str] = dataclasses.field(default_factory=list)
 
-    def rule(self, loss_scale: float) -> Rule:
-        return self.family or universal(self.variables, self.modes[0], loss_scale)
+    @property
+    def way(self) -> str:
+        return self.family.name if self.family else self.modes[0]
+
+    @property
+    def runs_again(self) -> bool:
+        """Whether the layer is run a second time, an example at a time."""
+        return self.family is None and self.way != FOLLOWED
+
+    def rule(self, loss_scale: float) -> Rule | None:
+        """None where reads of weights are followed instead."""
+        return universal(self.variables, self.modes[0], loss_scale) if self.runs_again else self.family
 
 
 @dataclasses.dataclass
 class Plan:
     """``whole`` says that the model is run as one function of an example, by the mode named there; ``alone``, that the loss
-    is asked about batches of one; ``penalties``, by ``id(weight)``, how often its regulariser counts where that is not once."""
+    is asked about batches of one; ``penalties``, by ``id(weight)``, how often its regulariser counts where that is not once;
+    ``beside``, by ``id(weight)``, the calls in which others than its layer use it, where those uses are followed; ``reasons``, by
+    ``id(layer)``, why a faster way was left."""
 
     sites: dict[int, Site]
     folded: set[int] = dataclasses.field(default_factory=set)
@@ -41,23 +57,32 @@ class Plan:
     whole: list[str] = dataclasses.field(default_factory=list)
     alone: bool = False
     penalties: dict[int, float] = dataclasses.field(default_factory=dict)
+    beside: dict[int, list[Call]] = dataclasses.field(default_factory=dict)
+    reasons: dict[int, str] = dataclasses.field(default_factory=dict)
 
     def rules(self, loss_scale: float) -> dict[int, Rule]:
-        return {key: site.rule(loss_scale) for key, site in self.sites.items()}
+        rules = {key: site.rule(loss_scale) for key, site in self.sites.items()}
+        return {key: rule for key, rule in rules.items() if rule is not None}
+
+    def follows(self, variable: keras.Variable, running: Sequence[keras.Layer]) -> keras.Layer | None:
+        """The layer for which a read of this weight is followed, while these layers are running; None if it is not."""
+        for site in holders(self, variable):
+            inside = any(layer is site.layer for layer in running)
+            if site.way == FOLLOWED or (id(variable) in self.beside and not inside):
+                return site.layer
+        return None
 
     @property
-    def taps(self) -> set[tuple[int, bool]]:
-        """Where the gradients of calls are taken: at which layers, and whether for the universal rule."""
-        return {(key, site.family is None) for key, site in self.sites.items()}
+    def taps(self) -> set[tuple[int, str]]:
+        """Where the gradients of calls are taken: at which layers, and in which way."""
+        return {(key, "again" if site.runs_again else site.way) for key, site in self.sites.items()}
 
     def describe(self) -> list[str]:
         """One line a site, for people."""
         if self.whole:
             return [f"the whole model, an example at a time ({self.whole[0]})"]
-        return [
-            f"{s.layer.name}: {s.family.name if s.family else f'universal rule ({s.modes[0]})'}"
-            for s in self.sites.values()
-        ]
+        sites = self.sites.values()
+        return [f"{s.layer.name}: {f'universal rule ({s.way})' if s.runs_again else s.way}" for s in sites]
 
 
 def first_plan(model: keras.Model) -> Plan:
@@ -74,13 +99,18 @@ def first_plan(model: keras.Model) -> Plan:
         own = [v for v in holds if id(v) in trainable]
         if own:
             family = None if only_universal() else find_rule(layer)
-            sites[id(layer)] = Site(layer, own, family, [] if family else modes_for(layer))
+            sites[id(layer)] = Site(layer, own, family, [] if family else _ways(layer))
     owned = {id(v) for site in sites.values() for v in site.variables}
     rest = [v for v in model.trainable_variables if id(v) not in owned]
     if rest:
-        site = sites.setdefault(id(model), Site(model, [], None, modes_for(model)))
+        site = sites.setdefault(id(model), Site(model, [], None, _ways(model)))
         site.variables = site.variables + rest
     return Plan(sites)
+
+
+def _ways(layer: keras.Layer) -> list[str]:
+    """Without a family's rule, fastest first."""
+    return modes_for(layer) if only_universal() else [FOLLOWED, *modes_for(layer)]
 
 
 def holders(plan: Plan, variable: keras.Variable) -> list[Site]:
@@ -88,22 +118,52 @@ def holders(plan: Plan, variable: keras.Variable) -> list[Site]:
     return [site for site in plan.sites.values() if any(v is variable for v in site.variables)]
 
 
+def replace_rule(plan: Plan, model: keras.Model, site: Site, calls: list[Call], why: str) -> bool:
+    """Another way for a site of which the present one does not run. False when there is none."""
+    plan.reasons.setdefault(id(site.layer), why)
+    if site.family is not None:
+        site.family, site.modes = None, _ways(site.layer)
+    elif len(site.modes) > 1:
+        site.modes = site.modes[1:]
+    else:
+        return False
+    _follow_uses_outwards(plan, model, calls)
+    return True
+
+
 def widen(plan: Plan, model: keras.Model, variable: keras.Variable, calls: list[Call]) -> bool:
     """Move one weight to the next wider site. False when the model itself could not cover it."""
     held = holders(plan, variable)
-    if len(held) == 1 and held[0].family is not None:
+    for site in held:
+        plan.reasons.setdefault(id(site.layer), "its rule does not give this layer's gradients")
+    if len(held) == 1 and held[0].family is not None and id(variable) not in plan.beside:
         _move(plan, variable, held, held[0].layer)
+        _follow_uses_outwards(plan, model, calls)
         return True
     return move_out(plan, model, variable, calls)
 
 
 def move_out(plan: Plan, model: keras.Model, variable: keras.Variable, calls: list[Call]) -> bool:
-    """Move one weight to a site around the layers that hold it now. False when there is none."""
+    """Move one weight to a site around what holds it now. False when there is none."""
     held = holders(plan, variable)
-    if len(held) == 1 and held[0].layer is model:
+    elsewhere = plan.beside.pop(id(variable), None)
+    target = None
+    if len(held) == 1 and held[0].way == FOLLOWED and elsewhere is None:
+        target = held[0].layer
+    elif len(held) == 1 and held[0].layer is model:
         return False
-    _move(plan, variable, held, _enclosing([site.layer for site in held], model, calls))
+    else:
+        target = _enclosing([site.layer for site in held], model, calls + (elsewhere or []))
+    _move(plan, variable, held, target)
+    _follow_uses_outwards(plan, model, calls)
     return True
+
+
+def _follow_uses_outwards(plan: Plan, model: keras.Model, calls: list[Call]) -> None:
+    """A layer that is run again shows its own uses of a weight alone: one that others use as well moves to a layer around all."""
+    for site in [site for site in plan.sites.values() if site.runs_again]:
+        for variable in [v for v in site.variables if id(v) in plan.beside]:
+            move_out(plan, model, variable, calls)
 
 
 def _move(plan: Plan, variable: keras.Variable, held: list[Site], target: keras.Layer) -> None:
@@ -113,11 +173,11 @@ def _move(plan: Plan, variable: keras.Variable, held: list[Site], target: keras.
         if not site.variables:
             del plan.sites[id(site.layer)]
     existing = plan.sites.get(id(target))
-    if existing is not None and existing.family is None:
-        existing.variables = [*existing.variables, variable]
-    else:
-        moved = [variable] if existing is None else [*existing.variables, variable]
-        plan.sites[id(target)] = Site(target, moved, None, modes_for(target))
+    if existing is None:
+        plan.sites[id(target)] = Site(target, [variable], None, modes_for(target))
+        return
+    modes = modes_for(target) if existing.family is not None else [m for m in existing.modes if m != FOLLOWED]
+    plan.sites[id(target)] = Site(target, [*existing.variables, variable], None, modes)
 
 
 def _enclosing(layers: list[keras.Layer], model: keras.Model, calls: list[Call]) -> keras.Layer:

@@ -27,7 +27,7 @@ from tfdp.gradients.losses import losses_of_one_device, overrides_the_loss
 from tfdp.gradients.made_up import ROWS, in_order, size_of
 from tfdp.gradients.overridden_loss import weighting
 from tfdp.gradients.per_example import MAP, XLA
-from tfdp.gradients.plan import Plan, Site, first_plan, move_out, widen
+from tfdp.gradients.plan import Plan, first_plan, move_out, replace_rule, widen
 from tfdp.gradients.recording import RuleFailed
 from tfdp.gradients.remat import without_rematerialisation
 from tfdp.gradients.reuse import used_elsewhere
@@ -105,9 +105,10 @@ class _Coverage:
         if not plan.whole:
             self._move_what_is_used_elsewhere(plan, view)
         for _ in range(MOST_ATTEMPTS):
+            plan.folded |= view.folded
             if plan.whole:
                 return self._whole(plan, view)
-            failed = self._attempt(plan)
+            failed = self._attempt(plan, view)
             if failed is None:
                 if plan.taps != view.taps:  # sites that were not looked at yet
                     view = self.independence.settle(plan)
@@ -130,10 +131,12 @@ class _Coverage:
             plan.whole = [] if as_keras else [XLA, MAP]
         if not plan.whole:
             for use in used_elsewhere(self.trial, plan, view.calls):
-                if use.in_loss or not move_out(plan, self.trial.model, use.variable, view.calls + use.calls):
+                if use.followed and not use.in_loss:
+                    plan.beside[id(use.variable)] = use.calls
+                elif use.in_loss or not move_out(plan, self.trial.model, use.variable, view.calls + use.calls):
                     plan.whole = [XLA, MAP]
 
-    def _attempt(self, plan: Plan) -> list[keras.Variable] | None:
+    def _attempt(self, plan: Plan, view: View) -> list[keras.Variable] | None:
         """The weights that the plan does not cover, or None if it covers them all."""
         records = self.trial.records
         alone, lot = records.rows([0]), records.rows(_COVERED)
@@ -146,10 +149,10 @@ class _Coverage:
                 raise
             except RuleFailed as failure:  # again, without counting: there are only so many rules to replace
                 site = plan.sites[id(failure.layer)]
-                if not self._next_mode([site]):
+                if not replace_rule(plan, self.trial.model, site, view.calls, str(failure.error)):
                     return site.variables
             except Exception:  # in the middle of a run: which site it was can't be told
-                if not self._next_mode(list(plan.sites.values())):
+                if not self._replace_all(plan, view):
                     plan.whole = [XLA, MAP]
                 return []
         if self._replays_random_numbers:  # it would draw others the second time
@@ -197,11 +200,11 @@ class _Coverage:
             norms = [norms[row] for norms in found.squared_norms_by_weight()]
             with without_allowances():
                 bare = [norms[row] for norms in found.squared_norms_by_weight()]
-            rows = [tf.shape(call.taps[0])[0] for call in forward.record.sites()]
-            sites = forward.record.sites()
+            sites = [call for call in forward.sites(objective) if call.rows_of_its_own]
+            rows = [tf.shape(call.taps[0])[0] for call in sites]
             self._site_layers = [call.layer for call in sites]
             self._replays_random_numbers = any(
-                call.drew_random_numbers and plan.sites[id(call.layer)].family is None for call in sites
+                call.drew_random_numbers and plan.sites[id(call.layer)].runs_again for call in sites
             )
             norms, bare = (tf.stack(one or [0.0]) for one in (norms, bare))
             return own, reference, whole, engine, norms, bare, tf.stack(rows or [0])
@@ -213,17 +216,13 @@ class _Coverage:
 
         return probe
 
-    def _next_mode(self, sites: list[Site]) -> bool:
-        """Another way for sites of which one or all failed: of the universal ones first."""
-        left = [site for site in sites if site.family is None and len(site.modes) > 1]
-        for site in left:
-            site.modes = site.modes[1:]
-        if left:
-            return True
-        with_rule = [site for site in sites if site.family is not None]
-        for site in with_rule:  # a rule that does not run on this model: the universal rule of the same layer
-            site.family, site.modes = None, [XLA, MAP]
-        return bool(with_rule)
+    def _replace_all(self, plan: Plan, view: View) -> bool:
+        """Another way for sites of which one failed: of those without a rule first."""
+        sites = list(plan.sites.values())
+        left = [site for site in sites if site.family is None and len(site.modes) > 1] or sites
+        why = "the model did not run with it"
+        replaced = [replace_rule(plan, self.trial.model, site, view.calls, why) for site in left]
+        return any(replaced)
 
     def _folded(self, plan: Plan, probe: Probe, batch: int) -> set[int]:
         """Sites whose calls see several rows an example: [B * k, ...]."""

@@ -24,9 +24,9 @@ from tfdp.gradients.state import StateAssigned
 class RuleFailed(Exception):
     """The rule of a site does not run on this model."""
 
-    def __init__(self, layer: keras.Layer):
+    def __init__(self, layer: keras.Layer, error: Exception):
         super().__init__(f"the rule of {layer.name!r} failed")
-        self.layer = layer
+        self.layer, self.error = layer, error  # TensorFlow drops the cause of what is raised in a tf.function
 
 
 @contextlib.contextmanager
@@ -37,7 +37,7 @@ def by_the_rule_of(layer: keras.Layer) -> Iterator[None]:
     except (RuleFailed, StateAssigned):
         raise
     except Exception as error:
-        raise RuleFailed(layer) from error
+        raise RuleFailed(layer, error) from error
 
 
 @dataclasses.dataclass
@@ -53,6 +53,8 @@ class Call:
     taps: list[tf.Tensor] | None = None  # at sites: where the output's gradient is taken
     kept: Any = None  # at sites: what else the rule asked to keep
     drew_random_numbers: bool = False
+    rule: Rule | None = None  # at sites
+    rows_of_its_own: bool = True  # whether the taps' first axis is that of the layer's output
 
     @property
     def inputs(self) -> Any:
@@ -137,7 +139,7 @@ def _recorded(layer, original, rule, watch, record, graph) -> Callable:
             if rule is not None and here:
                 with by_the_rule_of(layer):
                     found = rule.tap(layer, original, watch, args, kwargs)
-                entry.output, entry.taps, entry.kept = found.output, found.taps, found.kept
+                entry.output, entry.taps, entry.kept, entry.rule = found.output, found.taps, found.kept, rule
             else:
                 entry.output = original(*args, **kwargs)
         finally:

@@ -4,34 +4,32 @@ Such a use may show on real records alone (behind a branch, a mask, a token), an
 found where the model is traced, whatever the data.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
 
 import keras
 import tensorflow as tf
-from tensorflow.python.ops import resource_variable_ops
 
 from tfdp.gradients.draws import drawing_from
-from tfdp.gradients.layer_tree import components
 from tfdp.gradients.losses import OwnLosses
+from tfdp.gradients.meetings import LotGraph, Meetings
+from tfdp.gradients.operations import NoWayBack
 from tfdp.gradients.plan import Plan, holders
+from tfdp.gradients.reads import noted_reads
 from tfdp.gradients.recording import Call, recording
-from tfdp.gradients.shadows import shadowed
 from tfdp.gradients.trial import Trial, unpacked
-
-_VARIABLE = resource_variable_ops.BaseResourceVariable
-_READS = ("_read_variable_op", "sparse_read", "gather_nd")
-Note = Callable[[keras.Variable, tf.Tensor], None]
 
 
 @dataclasses.dataclass
 class Use:
-    """A weight, and where it is used beside its sites: calls, or the loss (none of them)."""
+    """A weight, and where it is used beside its sites: calls, or the loss (none of them).
+
+    ``followed`` says that every such use leads to operations from which its gradients are known (``gradients/meetings.py``).
+    """
 
     variable: keras.Variable
     calls: list[Call] = dataclasses.field(default_factory=list)
     in_loss: bool = False
+    followed: bool = True
 
 
 def used_elsewhere(trial: Trial, plan: Plan, calls: list[Call]) -> list[Use]:
@@ -41,9 +39,10 @@ def used_elsewhere(trial: Trial, plan: Plan, calls: list[Call]) -> list[Use]:
         own = [call for call in calls if call.layer is site.layer]
         hidden = [call for call in own if not call.in_step_graph]
         if hidden and len(hidden) < len(own):  # where all are hidden, the proof finds no gradient at all
-            found |= {id(v): Use(v, hidden) for v in site.variables}
+            found |= {id(v): Use(v, hidden, followed=False) for v in site.variables}
     for read in _reads_by_others(trial, plan):
         use = found.setdefault(id(read.variable), Use(read.variable))
+        use.followed &= read.followed
         if read.running:
             owner = holders(plan, read.variable)[0].layer
             use.calls.append(Call(owner, (), {}, read.running, in_step_graph=False))
@@ -59,6 +58,7 @@ class _Read:
     variable: keras.Variable
     running: tuple[keras.Layer, ...]
     value: tf.Tensor
+    followed: bool = False
 
 
 def _reads_by_others(trial: Trial, plan: Plan) -> list[_Read]:
@@ -76,7 +76,7 @@ def _reads_by_others(trial: Trial, plan: Plan) -> list[_Read]:
                     tape.watch(value)
                     found.append(_Read(variable, tuple(seen.running), value))
 
-            with _noted_reads(model, note):
+            with noted_reads(model, note):
                 y_pred = model(x, training=True)
                 losses = OwnLosses(model, seen, x, y, y_pred, sample_weight, plan.alone)
             objective = losses.objective(["mean"] * len(losses.added))
@@ -87,24 +87,18 @@ def _reads_by_others(trial: Trial, plan: Plan) -> list[_Read]:
         gradients = tape.gradient(objective, [read.value for read in outer])
         idle = [id(read) for read, gradient in zip(outer, gradients, strict=True) if gradient is None]
         found[:] = [read for read in found if id(read) not in idle]
+        graph = LotGraph(objective) if found else None
+        for read in found:
+            read.followed = _can_be_followed(read.value, graph)
         return objective
 
     forward.get_concrete_function()
     return found
 
 
-@contextlib.contextmanager
-def _noted_reads(model: keras.Model, note: Note) -> Iterator[None]:
-    """``note`` is told of every read of a trainable weight of the model."""
-    weights = {id(part): v for v in model.trainable_variables for part in (v.value, *components(v.value))}
-
-    def read(original, variable, *args, **kwargs):
-        value = original(variable, *args, **kwargs)
-        if id(variable) in weights:
-            note(weights[id(variable)], value)
-        return value
-
-    with contextlib.ExitStack() as shadows:
-        for name in _READS:
-            shadows.enter_context(shadowed(_VARIABLE, name, read))
-        yield
+def _can_be_followed(value: tf.Tensor, graph: LotGraph) -> bool:
+    try:
+        Meetings(value, graph)
+    except NoWayBack:
+        return False
+    return True

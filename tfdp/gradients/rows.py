@@ -58,6 +58,7 @@ class View:
         self.calls: list[Call] = []
         self.added_by: list[str] = []
         self.draws = self.reduces_by_itself = False
+        self.folded: set[int] = set()  # by id, layers that see several rows an example
         spec = (trial.spec, tf.TensorSpec([None]), tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32), SEED)
         self._function = tf.function(self._look, input_signature=spec, autograph=False)
 
@@ -80,7 +81,8 @@ class View:
         counts = [{"mean": float(size), "sum": 1.0, "none": 0.0}[share] for share in shares]
         factors = np.zeros(0) if not counts else np.asarray(counts)
         arguments = (np.float32(scales), np.float32(factors), np.int32(order))
-        own, tensors, of_the_lot = self.trial.run(self._function, lot, *arguments, self.trial.secret)
+        own, tensors, of_the_lot, rows = self.trial.run(self._function, lot, *arguments, self.trial.secret)
+        self.folded |= {id(layer) for layer, r in zip(self._rows_of, rows, strict=True) if r > size > 1 and r % size == 0}
         return Sight(own, tensors, of_the_lot)
 
     def _look(self, record, scales, factors, order, secret):
@@ -92,7 +94,7 @@ class View:
             objective = tf.reduce_sum(scales * own)
             objective += sum(loss * factors[number] for number, loss in enumerate(losses.added))
             objective *= forward.scale
-        calls = forward.record.sites()
+        calls = forward.sites(objective)
         found = iter(tape.gradient(objective, [tap for call in calls for tap in call.taps]))
         tensors, self.layers = [], []
         for call in calls:
@@ -108,7 +110,9 @@ class View:
         if losses.reduces_by_itself:
             of_the_lot.append((losses.of_the_lot(model, x, y, forward.y_pred, sample_weight), losses.main))
         stacked = tf.stack(tensors) if tensors else tf.zeros([0, forward.batch, 1 + PROJECTIONS])
-        return own, stacked, of_the_lot
+        with_rows = [call for call in calls if call.rows_of_its_own]
+        self._rows_of = [call.layer for call in with_rows]
+        return own, stacked, of_the_lot, [tf.shape(call.taps[0])[0] for call in with_rows]
 
 
 def by_row(tensor: tf.Tensor, batch: tf.Tensor, number: int) -> tf.Tensor:
