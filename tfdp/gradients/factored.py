@@ -448,19 +448,32 @@ def total(parts: Sequence[PerExampleGradient], shape: Sequence[int]) -> PerExamp
     """The gradient of a variable that was used several times: the sum of its uses' gradients, example by example.
 
     Norms are not additive over uses, so the uses must become one gradient first: products with the same number of
-    groups are joined along their places (a shared layer costs what a longer sequence costs), anything else is built.
+    groups are joined along their places (a shared layer costs what a longer sequence costs), look-ups likewise, both kinds by
+    ``gradients/tied.py``; anything else is built.
     """
+    parts = _joined([part.as_products() for part in parts] if len(parts) > 1 else list(parts), shape)
     if len(parts) == 1:
         return parts[0]
-    parts = [part.as_products() for part in parts]
-    kinds = {type(part) for part in parts}
-    if kinds == {OuterSum} and all(part.layout == parts[0].layout for part in parts):
-        a = tf.concat([part.a for part in parts], 2)
-        d = tf.concat([part.d for part in parts], 2)
-        return OuterSum(a, d, shape, parts[0].layout, parts[0].form)
-    if kinds == {Rows}:
-        return Rows(tf.concat([p.ids for p in parts], 1), tf.concat([p.d for p in parts], 1), shape)
+    looked_up, multiplied = sorted(parts, key=lambda part: not isinstance(part, Rows))[:2]
+    plain = isinstance(multiplied, OuterSum) and multiplied.layout is None and multiplied.a.shape[1] == 1
+    if len(parts) == 2 and isinstance(looked_up, Rows) and plain and len(shape) == 2:
+        from tfdp.gradients.tied import joined
+
+        return joined(looked_up, multiplied)
     return Materialised(tf.add_n([part.materialise() for part in parts]), shape)
+
+
+def _joined(parts: Sequence[PerExampleGradient], shape: Sequence[int]) -> list[PerExampleGradient]:
+    """Those of a kind as one."""
+    looked_up = [part for part in parts if type(part) is Rows]
+    products = [part for part in parts if type(part) is OuterSum]
+    rest = [part for part in parts if type(part) not in (Rows, OuterSum)]
+    if len(looked_up) > 1:
+        looked_up = [Rows(tf.concat([p.ids for p in looked_up], 1), tf.concat([p.d for p in looked_up], 1), shape)]
+    if len(products) > 1 and all(part.layout == products[0].layout for part in products):
+        a, d = tf.concat([part.a for part in products], 2), tf.concat([part.d for part in products], 2)
+        products = [OuterSum(a, d, shape, products[0].layout, products[0].form)]
+    return [*looked_up, *products, *rest]
 
 
 def _some_at_once(function: Callable, tensors: Sequence[tf.Tensor], numbers: int) -> tf.Tensor:

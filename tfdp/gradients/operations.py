@@ -103,9 +103,7 @@ def _of_copies(operation: tf.Operation, constant: tf.Tensor, shape: Sequence, ru
     """``[rows, ...]``: the gradient in a copy of the operand for each row. ``shape`` is that of a copy."""
     sizes = tf.stack([tf.shape(d)[0], *shape])
     copies = tf.broadcast_to(tf.reshape(constant, tf.stack([1, *shape])), sizes)
-    own = [
-        copies if tensor is constant else copy for tensor, copy in zip(operation.inputs, inputs, strict=True)
-    ]
+    own = [copies if tensor is constant else copy for tensor, copy in zip(operation.inputs, inputs, strict=True)]
     with tf.GradientTape() as tape:
         tape.watch(copies)
         output = run(*own)
@@ -151,10 +149,11 @@ def _matrix(operation, constant, inputs, d, batch) -> tf.Tensor:
     """``[rows, k] @ [k, n]``. The rows of an example are added up here, where each would have a gradient of its own."""
     if operation.inputs[1] is not constant or operation.get_attr("transpose_a"):
         raise NoWayBack(operation)
-    x, d = (tf.reshape(t, tf.stack([batch, -1, t.shape[-1]])) for t in (inputs[0], d))
-    if operation.get_attr("transpose_b"):
-        x, d = d, x
-    return tf.matmul(x, d, transpose_a=True)
+    k, n = constant.shape
+    turned = operation.get_attr("transpose_b")
+    x = tf.reshape(inputs[0], tf.stack([batch, -1, n if turned else k]))
+    d = tf.reshape(d, tf.stack([batch, -1, k if turned else n]))
+    return tf.matmul(d, x, transpose_a=True) if turned else tf.matmul(x, d, transpose_a=True)
 
 
 def _matrices(operation, constant, inputs, d, batch) -> tf.Tensor:
@@ -194,9 +193,7 @@ def _look_up(operation, constant, inputs, d, batch) -> tf.Tensor:
         raise NoWayBack(operation)
     height, width = tf.shape(constant)[0], math.prod(constant.shape[1:])
     rows = tf.reshape(tf.cast(ids, tf.int32), tf.stack([batch, -1])) + tf.range(batch)[:, None] * height
-    return tf.math.unsorted_segment_sum(
-        tf.reshape(d, tf.stack([-1, width])), tf.reshape(rows, [-1]), batch * height
-    )
+    return tf.math.unsorted_segment_sum(tf.reshape(d, tf.stack([-1, width])), tf.reshape(rows, [-1]), batch * height)
 
 
 def _product_carried_back(operation, constant, d) -> tf.Tensor:

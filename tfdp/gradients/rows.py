@@ -82,7 +82,9 @@ class View:
         factors = np.zeros(0) if not counts else np.asarray(counts)
         arguments = (np.float32(scales), np.float32(factors), np.int32(order))
         own, tensors, of_the_lot, rows = self.trial.run(self._function, lot, *arguments, self.trial.secret)
-        self.folded |= {id(layer) for layer, r in zip(self._rows_of, rows, strict=True) if r > size > 1 and r % size == 0}
+        self.folded |= {
+            id(layer) for layer, r in zip(self._rows_of, rows, strict=True) if r > size > 1 and r % size == 0
+        }
         return Sight(own, tensors, of_the_lot)
 
     def _look(self, record, scales, factors, order, secret):

@@ -19,7 +19,7 @@ from tfdp.gradients.rules.registry import at_pre_activation, rule
 layers = keras.layers
 
 
-def _channels_last(layer, values: tf.Tensor) -> tf.Tensor:
+def channels_last(layer, values: tf.Tensor) -> tf.Tensor:
     if layer.data_format == "channels_first":
         return tf.transpose(values, [0, *range(2, len(values.shape)), 1])
     return values
@@ -32,7 +32,7 @@ def _window(layer) -> Window:
 
 def _input(layer, x: tf.Tensor) -> tf.Tensor:
     """Channels last; causal padding is zeros before the first place."""
-    x = _channels_last(layer, x)
+    x = channels_last(layer, x)
     if layer.padding == "causal":
         x = tf.pad(x, [[0, 0], [_window(layer).spans[0] - 1, 0], [0, 0]])
     return x
@@ -42,8 +42,9 @@ def _counts(d: tf.Tensor) -> list:
     return [size if size is not None else tf.shape(d)[1 + axis] for axis, size in enumerate(d.shape[1:-1])]
 
 
-def _kernel_gradient(x, d, layer) -> PerExampleGradient:
-    window, kernel, groups = _window(layer), layer._kernel, getattr(layer, "groups", 1)
+def convolution_gradient(inputs, d, layer, kernel) -> PerExampleGradient:
+    """Of the layer's inputs and the gradient, channels last, at the outputs that a kernel of the layer's size makes of them."""
+    x, window, groups = _input(layer, inputs), _window(layer), getattr(layer, "groups", 1)
     if groups == 1 and math.prod(window.kernel_size) > 1:
         return Convolved(x, d, window, kernel.shape)
     seen = patches(x, window, _counts(d))
@@ -61,9 +62,8 @@ def _kernel_gradient(x, d, layer) -> PerExampleGradient:
 
 @rule(layers.Conv1D, layers.Conv2D, layers.Conv3D, tap=at_pre_activation)
 def convolution(call, d):
-    layer, d = call.layer, _channels_last(call.layer, d[0])
-    x = _input(layer, call.inputs)
-    gradients = [(layer._kernel, _kernel_gradient(x, d, layer))]
+    layer, d = call.layer, channels_last(call.layer, d[0])
+    gradients = [(layer._kernel, convolution_gradient(call.inputs, d, layer, layer._kernel))]
     return gradients if layer.bias is None else [*gradients, bias_gradient(layer.bias, d)]
 
 
@@ -80,7 +80,7 @@ def _depthwise_gradient(x, d, layer, kernel) -> OuterSum:
 
 @rule(layers.DepthwiseConv1D, layers.DepthwiseConv2D, tap=at_pre_activation)
 def depthwise_convolution(call, d):
-    layer, d = call.layer, _channels_last(call.layer, d[0])
+    layer, d = call.layer, channels_last(call.layer, d[0])
     x = _input(layer, call.inputs)
     gradients = [(layer.kernel, _depthwise_gradient(x, d, layer, layer.kernel))]
     return gradients if layer.bias is None else [*gradients, bias_gradient(layer.bias, d)]
@@ -88,7 +88,7 @@ def depthwise_convolution(call, d):
 
 @rule(layers.SeparableConv1D, layers.SeparableConv2D, tap=at_pre_activation)
 def separable_convolution(call, d):
-    layer, d = call.layer, tf.cast(_channels_last(call.layer, d[0]), tf.float32)
+    layer, d = call.layer, tf.cast(channels_last(call.layer, d[0]), tf.float32)
     x = tf.cast(_input(layer, call.inputs), tf.float32)
     between = keras.ops.depthwise_conv(
         x,
@@ -110,7 +110,7 @@ def separable_convolution(call, d):
 @rule(layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose, tap=at_pre_activation)
 def transposed_convolution(call, d):
     """The kernel is ``[*k, filters, channels]``: what the output gradient shows under the kernel, times the input."""
-    layer, d = call.layer, _channels_last(call.layer, d[0])
-    x = _channels_last(layer, call.inputs)
+    layer, d = call.layer, channels_last(call.layer, d[0])
+    x = channels_last(layer, call.inputs)
     gradients = [(layer.kernel, Convolved(d, x, _window(layer), layer.kernel.shape))]
     return gradients if layer.bias is None else [*gradients, bias_gradient(layer.bias, d)]

@@ -1,4 +1,4 @@
-"""Matrix products: Dense, EinsumDense (and through it every attention layer), ReversibleEmbedding has its own file."""
+"""Matrix products: Dense, EinsumDense (and through it every attention layer)."""
 
 import math
 
@@ -35,18 +35,29 @@ def dense(call, d):
     return gradients if layer.bias is None else [*gradients, bias_gradient(layer.bias, d)]
 
 
-def _einsum_applies(layer: keras.layers.EinsumDense) -> bool:
-    return "..." not in layer.equation
-
-
-@rule(keras.layers.EinsumDense, tap=at_pre_activation, applies=_einsum_applies)
+@rule(keras.layers.EinsumDense, tap=at_pre_activation)
 def einsum_dense(call, d):
-    """Labels of the equation fall into four kinds: the example (first of both), places (input and output only), weights'
-    rows (input and kernel), weights' columns (kernel and output), and groups (all three). Over one that only the input has,
+    layer, (d,) = call.layer, d
+    labels = labels_of(layer.equation, len(call.inputs.shape))
+    gradients = [(layer._kernel, product(call.inputs, d, labels, layer._kernel.shape))]
+    return gradients if layer.bias is None else [*gradients, bias_gradient(layer.bias, d)]
+
+
+def labels_of(equation: str, rank: int | None = None) -> tuple[str, str, str]:
+    """Of input, kernel and output. What "..." stands for has labels as well where the input's rank is given."""
+    operands, output = equation.replace(" ", "").split("->")
+    inputs, kernel = operands.split(",")
+    if "..." in inputs and rank is not None:
+        named = "ABCDEFGHIJKLMNOP"[: rank - len(inputs.replace("...", ""))]
+        inputs, output = (labels.replace("...", named) for labels in (inputs, output))
+    return inputs, kernel, output
+
+
+def product(x: tf.Tensor, d: tf.Tensor, labels: tuple[str, str, str], shape) -> OuterSum:
+    """The kernel's gradient. Labels of the equation fall into four kinds: the example (first of both), places (input and output only),
+    weights' rows (input and kernel), weights' columns (kernel and output), and groups (all three). Over one that only the input has,
     the input is summed."""
-    (d,) = d
-    layer, x = call.layer, call.inputs
-    inputs, kernel, output = _labels(layer.equation)
+    inputs, kernel, output = labels
     summed = [c for c in inputs if c not in kernel + output]
     if summed:
         x = tf.reduce_sum(tf.cast(x, tf.float32), [inputs.index(c) for c in summed])
@@ -56,19 +67,12 @@ def einsum_dense(call, d):
     p = [c for c in kernel if c in inputs and c not in output]
     q = [c for c in kernel if c in output and c not in inputs]
     t = [c for c in inputs[1:] if c not in kernel]
-    size = dict(zip(kernel, layer._kernel.shape, strict=True))
+    size = dict(zip(kernel, shape, strict=True))
     a = _grouped(x, inputs, example, groups, t, p, size)
     b = _grouped(d, output, example, groups, t, q, size)
     unfolded = groups + p + q
     layout = (tuple(size[c] for c in unfolded), tuple(unfolded.index(c) for c in kernel))
-    gradients = [(layer._kernel, OuterSum(a, b, layer._kernel.shape, layout))]
-    return gradients if layer.bias is None else [*gradients, bias_gradient(layer.bias, d)]
-
-
-def _labels(equation: str) -> tuple[str, str, str]:
-    operands, output = equation.replace(" ", "").split("->")
-    inputs, kernel = operands.split(",")
-    return inputs, kernel, output
+    return OuterSum(a, b, shape, layout)
 
 
 def _grouped(values, labels, example, groups, t, columns, size) -> tf.Tensor:

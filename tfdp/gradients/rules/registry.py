@@ -27,6 +27,7 @@ class Rule:
     gradients: Callable[["Call", list[tf.Tensor | None]], Gradients]
     tap: Callable[..., "Tapped"]
     applies: Callable[[keras.Layer], bool] = lambda layer: True
+    adapted: bool = False  # whether it serves layers with LoRA, or those without
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,23 +42,25 @@ class Tapped:
 _rules: list[tuple[type[keras.Layer], Rule]] = []
 
 
-def rule(*families: type[keras.Layer], tap, applies=lambda layer: True):
+def rule(*families: type[keras.Layer], tap, applies=lambda layer: True, adapted=False):
     """Register the decorated ``gradients`` function for these layer classes."""
 
     def register(function):
         for family in families:
-            _rules.append((family, Rule(function.__name__, function, tap, applies)))
+            _rules.append((family, Rule(function.__name__, function, tap, applies, adapted)))
         return function
 
     return register
 
 
 def find_rule(layer: keras.Layer) -> Rule | None:
-    """The rule of the layer's family, or None where only the universal rule can serve it."""
-    if getattr(layer, "quantization_mode", None) is not None or getattr(layer, "lora_enabled", False):
+    """The rule of the layer's family, or None where it has none."""
+    adapted = getattr(layer, "lora_enabled", False)
+    if not adapted and getattr(layer, "quantization_mode", None) is not None:
         return None
     for family, candidate in _rules:
-        if isinstance(layer, family) and type(layer).call is family.call and candidate.applies(layer):
+        own_call = isinstance(layer, family) and type(layer).call is family.call
+        if own_call and candidate.adapted == adapted and candidate.applies(layer):
             return candidate
     return None
 
