@@ -10,6 +10,7 @@ from tfdp.gradients.engine import Ellipsoid, LotGradients, LotPass, lot_gradient
 from tfdp.gradients.factored import Materialised, OuterSum, PerExampleGradient, Rows
 from tfdp.gradients.plan import Plan
 from tfdp.gradients.proof import MixesExamples, prove
+from tfdp.gradients.rules.registry import at_output, at_pre_activation, rule
 from tfdp.gradients.state import StateAssigned
 
 __all__ = [
@@ -23,6 +24,9 @@ __all__ = [
     "Plan",
     "Rows",
     "StateAssigned",
+    "at_output",
+    "at_pre_activation",
     "lot_gradients",
     "prove",
+    "rule",
 ]

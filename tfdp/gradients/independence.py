@@ -31,7 +31,6 @@ from tfdp.gradients.blame import (
 )
 from tfdp.gradients.losses import overrides_the_loss
 from tfdp.gradients.made_up import ROWS, in_order, larger_than, size_of
-from tfdp.gradients.per_example import MAP, XLA
 from tfdp.gradients.plan import Plan, move_out, replace_rule
 from tfdp.gradients.recording import RuleFailed
 from tfdp.gradients.rounding import persisting
@@ -91,7 +90,8 @@ class Independence:
             site = plan.sites.get(id(layer))
             for variable in [] if site is None else site.variables:
                 if not move_out(plan, self.trial.model, variable, view.calls):
-                    plan.sites, plan.whole = {}, [XLA, MAP]
+                    plan.sites = {}
+                    plan.take_whole(f"rows inside of {layer.name!r} are not the examples")
                     return
 
     # Views.

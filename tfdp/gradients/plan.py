@@ -13,7 +13,7 @@ import keras
 
 from tfdp.gradients.forms import only_universal
 from tfdp.gradients.layer_tree import all_layers
-from tfdp.gradients.per_example import modes_for
+from tfdp.gradients.per_example import MAP, XLA, modes_for
 from tfdp.gradients.recording import Call
 from tfdp.gradients.rules import Rule, find_rule
 from tfdp.gradients.rules.universal import universal
@@ -49,7 +49,7 @@ class Plan:
     """``whole`` says that the model is run as one function of an example, by the mode named there; ``alone``, that the loss
     is asked about batches of one; ``penalties``, by ``id(weight)``, how often its regulariser counts where that is not once;
     ``beside``, by ``id(weight)``, the calls in which others than its layer use it, where those uses are followed; ``reasons``, by
-    ``id(layer)``, why a faster way was left."""
+    ``id(layer)``, why a faster way was left (by None, of the whole model)."""
 
     sites: dict[int, Site]
     folded: set[int] = dataclasses.field(default_factory=set)
@@ -58,7 +58,10 @@ class Plan:
     alone: bool = False
     penalties: dict[int, float] = dataclasses.field(default_factory=dict)
     beside: dict[int, list[Call]] = dataclasses.field(default_factory=dict)
-    reasons: dict[int, str] = dataclasses.field(default_factory=dict)
+    reasons: dict[int | None, str] = dataclasses.field(default_factory=dict)
+
+    def take_whole(self, why: str) -> None:
+        self.whole, self.reasons[None] = [XLA, MAP], why
 
     def rules(self, loss_scale: float) -> dict[int, Rule]:
         rules = {key: site.rule(loss_scale) for key, site in self.sites.items()}

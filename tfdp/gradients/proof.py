@@ -26,7 +26,6 @@ from tfdp.gradients.independence import KEPT, SCALES, Independence
 from tfdp.gradients.losses import losses_of_one_device, overrides_the_loss
 from tfdp.gradients.made_up import ROWS, in_order, size_of
 from tfdp.gradients.overridden_loss import weighting
-from tfdp.gradients.per_example import MAP, XLA
 from tfdp.gradients.plan import Plan, first_plan, move_out, replace_rule, widen
 from tfdp.gradients.recording import RuleFailed
 from tfdp.gradients.remat import without_rematerialisation
@@ -118,7 +117,7 @@ class _Coverage:
                 return plan
             for variable in failed:
                 if not widen(plan, self.trial.model, variable, view.calls):
-                    plan.whole = [XLA, MAP]
+                    plan.take_whole("no layer's rule gave its gradients")
                     break
         raise ValueError(
             f"No way was found to compute the per-example gradients of the model {self.trial.model.name!r}: tried "
@@ -128,13 +127,14 @@ class _Coverage:
     def _move_what_is_used_elsewhere(self, plan: Plan, view: View) -> None:
         if overrides_the_loss(self.trial.model):
             as_keras, plan.penalties = weighting(self.trial)
-            plan.whole = [] if as_keras else [XLA, MAP]
+            if not as_keras:
+                plan.take_whole("compute_loss of the model's own counts what layers add in a way of its own")
         if not plan.whole:
             for use in used_elsewhere(self.trial, plan, view.calls):
                 if use.followed and not use.in_loss:
                     plan.beside[id(use.variable)] = use.calls
                 elif use.in_loss or not move_out(plan, self.trial.model, use.variable, view.calls + use.calls):
-                    plan.whole = [XLA, MAP]
+                    plan.take_whole(f"the weight {use.variable.path!r} is used in the loss, or in a loop of another layer")
 
     def _attempt(self, plan: Plan, view: View) -> list[keras.Variable] | None:
         """The weights that the plan does not cover, or None if it covers them all."""
@@ -153,10 +153,10 @@ class _Coverage:
                     return site.variables
             except Exception:  # in the middle of a run: which site it was can't be told
                 if not self._replace_all(plan, view):
-                    plan.whole = [XLA, MAP]
+                    plan.take_whole("the model did not run with any rule")
                 return []
-        if self._replays_random_numbers:  # it would draw others the second time
-            plan.whole = [XLA, MAP]
+        if self._replays_random_numbers:
+            plan.take_whole("a layer without a rule draws random numbers: run again, it would draw others")
             return []
         folded = self._folded(plan, first, size_of(lot))
         if folded - plan.folded:

@@ -43,7 +43,20 @@ _rules: list[tuple[type[keras.Layer], Rule]] = []
 
 
 def rule(*families: type[keras.Layer], tap, applies=lambda layer: True, adapted=False):
-    """Register the decorated ``gradients`` function for these layer classes."""
+    """Register the decorated ``gradients`` function for these layer classes.
+
+    The self-proof checks every rule on every model, a user's as well::
+
+        @tfdp.gradients.rule(Scale, tap=tfdp.gradients.at_output)
+        def scale(call, d):  # y = x * w
+            return [(call.layer.w, tfdp.gradients.Materialised(tf.reduce_sum(d[0] * call.inputs, 1), call.layer.w.shape))]
+
+    Args:
+        families: they serve layers that run these classes' own ``call``.
+        tap: ``at_output``, or ``at_pre_activation`` for a layer with an attribute ``activation`` that its ``call`` ends with.
+        applies: to which layers of the class.
+        adapted: to layers with LoRA, in place of those without.
+    """
 
     def register(function):
         for family in families:
@@ -58,7 +71,7 @@ def find_rule(layer: keras.Layer) -> Rule | None:
     adapted = getattr(layer, "lora_enabled", False)
     if not adapted and getattr(layer, "quantization_mode", None) is not None:
         return None
-    for family, candidate in _rules:
+    for family, candidate in reversed(_rules):  # a user's rule comes before ours
         own_call = isinstance(layer, family) and type(layer).call is family.call
         if own_call and candidate.adapted == adapted and candidate.applies(layer):
             return candidate
