@@ -26,14 +26,16 @@ _OPTIMIZERS = (
 )
 _ROOMS = ("accounting", "audit", "callbacks", "data", "erm", "gradients", "mechanisms", "noise", "optimizers", "report")
 
-__all__ = [*_OPTIMIZERS, *_ROOMS, "privacy_statement"]
+_OF_REPORT = ("explain", "privacy_statement")
+
+__all__ = [*_OPTIMIZERS, *_OF_REPORT, *_ROOMS]
 
 
 def __getattr__(name: str):
     if name in _OPTIMIZERS:
         return getattr(importlib.import_module("tfdp.optimizers"), name)
-    if name == "privacy_statement":
-        return importlib.import_module("tfdp.report").privacy_statement
+    if name in _OF_REPORT:
+        return getattr(importlib.import_module("tfdp.report"), name)
     if name in _ROOMS:
         return importlib.import_module(f"tfdp.{name}")
     raise AttributeError(f"module 'tfdp' has no attribute {name!r}")

@@ -49,6 +49,11 @@ class LotGradients:
         self.variables = variables
         self.batch = batch
 
+    @property
+    def by_weight(self) -> list[PerExampleGradient | None]:
+        """Of each weight by itself, in the form it was found in, and scaled; None where the loss does not depend on it."""
+        return self._gradients
+
     def squared_norms(self, ellipsoid: Ellipsoid | None = None) -> tf.Tensor:
         """Upper bounds of the squared l2 norms over all weights jointly, float32 ``[B]``; NaN or Inf where not finite.
 

@@ -112,6 +112,8 @@ class Meetings:
     """
 
     def __init__(self, constant: tf.Tensor, graph: LotGraph):
+        if constant.graph is not graph.objective.graph:
+            raise NoWayBack(constant.op, "reads a weight in a loop, or in a function of its own")
         if graph.varies(constant):
             raise NoWayBack(constant.op, "depends on the lot")
         self.constant, self._graph = constant, graph

@@ -134,7 +134,9 @@ class _Coverage:
                 if use.followed and not use.in_loss:
                     plan.beside[id(use.variable)] = use.calls
                 elif use.in_loss or not move_out(plan, self.trial.model, use.variable, view.calls + use.calls):
-                    plan.take_whole(f"the weight {use.variable.path!r} is used in the loss, or in a loop of another layer")
+                    plan.take_whole(
+                        f"the weight {use.variable.path!r} is used in the loss, or in a loop of another layer"
+                    )
 
     def _attempt(self, plan: Plan, view: View) -> list[keras.Variable] | None:
         """The weights that the plan does not cover, or None if it covers them all."""

@@ -11,19 +11,19 @@ from tfdp.gradients.rules.dense import places
 from tfdp.gradients.rules.registry import Tapped, at_output, rule
 
 
-def ids_and_gradients(ids: tf.Tensor, d: tf.Tensor, height: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """``[B, T]`` and ``[B, T, width]`` of a table of so many rows."""
+def ids_and_gradients(ids: tf.Tensor, d: tf.Tensor, height: int, width: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """``[B, T]`` and ``[B, T, width]`` of a table of that size."""
     ids = tf.cast(ids, tf.int64)
     ids = tf.where(ids < 0, ids + height, ids)  # as keras.ops.take reads negative ids
     sizes = ids.shape[1:]
     count = math.prod(sizes) if all(size is not None for size in sizes) else -1
     batch = tf.shape(ids)[0]
-    return tf.reshape(ids, tf.stack([batch, count])), tf.reshape(d, tf.stack([batch, count, d.shape[-1]]))
+    return tf.reshape(ids, tf.stack([batch, count])), tf.reshape(d, tf.stack([batch, count, width]))
 
 
 def _looked_up(call, d):
     table = call.layer._embeddings
-    return [(table, Rows(*ids_and_gradients(call.inputs, d, table.shape[0]), table.shape))]
+    return [(table, Rows(*ids_and_gradients(call.inputs, d, *table.shape), table.shape))]
 
 
 @rule(keras.layers.Embedding, tap=at_output)

@@ -69,7 +69,7 @@ def embedding_lora(call, d):
     layer = call.layer
     a, b = layer.lora_embeddings_a, layer.lora_embeddings_b
     scaled_a, scaled_b = _factors(layer, a, b)
-    ids, d = ids_and_gradients(call.inputs, d[0], layer.input_dim)
+    ids, d = ids_and_gradients(call.inputs, d[0], layer.input_dim, layer.output_dim)
     d = tf.cast(d, tf.float32)
     return [
         (a, Rows(ids, _times(d, tf.transpose(scaled_b)), a.shape)),

@@ -3,7 +3,7 @@
 With ``z_t = x_t W + h_{t-1} U + b`` and ``d_t`` the gradient at ``z_t``, the gradients are ``sum_t x_t (x) d_t``,
 ``sum_t h_{t-1} (x) d_t`` and ``sum_t d_t``. The ``z_t`` live inside a loop, so ``d_t`` is taken from outside it: ``x_t W`` is
 computed for all steps at once, and the layer's own loop runs on it, with a cell that adds what is left of ``z_t``. The
-gradient at ``x_t W`` is the one at ``z_t``. Cells are written out here as Keras 3 defines them; the self-proof compares.
+gradient at ``x_t W`` is the one at ``z_t``. A layer's own class and ``RNN`` around its cell are the same. Cells are written out here as Keras 3 defines them; the self-proof compares.
 """
 
 import contextlib
@@ -53,30 +53,29 @@ def _gru(cell, projected, states):
     return h, [h]
 
 
-CELLS = {
-    layers.LSTM: (layers.LSTMCell, _lstm),
-    layers.SimpleRNN: (layers.SimpleRNNCell, _simple),
-    layers.GRU: (layers.GRUCell, _gru),
-}
+_STEPS = {layers.LSTMCell: _lstm, layers.SimpleRNNCell: _simple, layers.GRUCell: _gru}
 
 
-def _step(layer):
-    """What a step of the layer's cell does with the projected input; None if the cell is of another kind."""
-    steps = (step for family, (kind, step) in CELLS.items() if isinstance(layer, family) and type(layer.cell) is kind)
-    return next(steps, None)
+def _runs(*cells: type):
+    """Whether a layer runs a cell of these classes in a way that is written out here."""
 
+    def applies(layer: keras.layers.RNN) -> bool:
+        cell = layer.cell
+        # A state kept between lots would mix them. Some kinds of dropout draw a mask for each gate, or mask states.
+        masked_otherwise = cell.recurrent_dropout and type(cell) is layers.SimpleRNNCell
+        masked_by_gate = (cell.dropout or cell.recurrent_dropout) and getattr(cell, "implementation", 2) != 2
+        return not (layer.stateful or masked_by_gate or masked_otherwise)
 
-def _applies(layer: keras.layers.RNN) -> bool:
-    """Masks of dropout are drawn inside the loop; a state kept between lots would mix them."""
-    cell = layer.cell
-    return _step(layer) is not None and not cell.dropout and not cell.recurrent_dropout and not layer.stateful
+    return lambda layer: type(layer.cell) in cells and applies(layer)
 
 
 def at_gates(layer, call, watch, args, kwargs) -> Tapped:
     """Taps ``x_t W``; keeps ``h_{t-1}`` of every step, in the order of processing."""
-    cell, step = layer.cell, _step(layer)
+    cell, step = layer.cell, _STEPS[type(layer.cell)]
     arguments = dict(zip(("sequences", "initial_state", "mask", "training"), args, strict=False)) | kwargs
     x = arguments.pop("sequences")
+    if arguments.get("training") and 0 < cell.dropout < 1:
+        x = x * cell.get_dropout_mask(x[:, 0])[:, None]  # one mask for all steps, which Keras takes back after the call
     kernel = tf.cast(cell.kernel, x.dtype)
     projected = tf.matmul(x, kernel)
     watch(projected)
@@ -133,7 +132,7 @@ def _seen(call, d):
     return (tf.cast(t, tf.float32) for t in (x, before, d))
 
 
-@rule(layers.LSTM, layers.SimpleRNN, tap=at_gates, applies=_applies)
+@rule(*(layers.LSTM, layers.SimpleRNN, layers.RNN), tap=at_gates, applies=_runs(layers.LSTMCell, layers.SimpleRNNCell))
 def recurrent(call, d):
     cell = call.layer.cell
     x, before, d = _seen(call, d[0])
@@ -146,7 +145,7 @@ def recurrent(call, d):
     return gradients
 
 
-@rule(layers.GRU, tap=at_gates, applies=_applies)
+@rule(layers.GRU, layers.RNN, tap=at_gates, applies=_runs(layers.GRUCell))
 def gated_recurrent_unit(call, d):
     """The candidate sees the state through the reset gate ``r``: ``r * (h U + b)`` or, with ``reset_after=False``,
     ``(r * h) U``. The gate is computed again for all steps at once."""
