@@ -10,6 +10,7 @@ from tfdp.gradients import Plan, lot_gradients
 from tfdp.gradients.compilation import compiling
 from tfdp.gradients.draws import SEED
 from tfdp.gradients.layer_tree import map_tensors
+from tfdp.gradients.once import computed_once
 from tfdp.gradients.state import check_model
 from tfdp.gradients.traced import digest
 from tfdp.mechanisms import SecretGenerator
@@ -88,7 +89,7 @@ class Core:
         return self._arguments, tf.TensorSpec([None], tf.bool), made[2:]
 
     def _run(self, x, y, sample_weight, present, ellipsoid, secret):
-        with compiling(xla=self._jit_compile):
+        with compiling(xla=self._jit_compile), computed_once():
             found = lot_gradients(self._model, self._plan, x, y, sample_weight, secret)
             self._of_the_model = len(tf.compat.v1.get_default_graph().get_operations())
             sums, not_finite = self._bounded_sum(found.gradients, present, *if_any(ellipsoid))
