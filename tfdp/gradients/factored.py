@@ -50,8 +50,10 @@ _WORTH_A_BRANCH = 1024  # numbers an example: with fewer, copying them costs les
 def rows(values: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
     """``values`` with the rows (examples) where ``keep`` is False replaced by zeros, whatever was in them."""
 
+    column = _column(keep, values)
+
     def cleared() -> tf.Tensor:
-        return tf.where(_column(keep, values), values, tf.zeros([], values.dtype))
+        return tf.where(column, values, tf.zeros([], values.dtype))
 
     size = values.shape[1:].num_elements()
     if under_xla() or (size is not None and size < _WORTH_A_BRANCH):
@@ -66,9 +68,11 @@ def weighted(values: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
 
 def weighted_sum_of(gradients: tf.Tensor, coefficients: tf.Tensor, keep: tf.Tensor | None) -> tf.Tensor:
     """``sum_i c[i] g[i]`` of gradients that are built, ``[B, ...]``."""
-    flat = tf.reshape(gradients, [tf.shape(gradients)[0], math.prod(gradients.shape[1:])])
+    flat = gradients
+    if len(gradients.shape) != 2:
+        flat = tf.reshape(gradients, [tf.shape(gradients)[0], math.prod(gradients.shape[1:])])
     kept = rows(flat, tf.not_equal(coefficients, 0) if keep is None else keep)
-    return tf.reshape(tf.linalg.matvec(kept, coefficients, transpose_a=True), gradients.shape[1:])
+    return tf.reshape(tf.matmul(coefficients[None], kept), gradients.shape[1:])
 
 
 def sum_of_squares(values: tf.Tensor, axes: Sequence[int]) -> tf.Tensor:
@@ -155,7 +159,8 @@ class Materialised(PerExampleGradient):
         return sum_of_squares(self._flat if stretch is None else self._flat * tf.reshape(stretch, [1, -1]), [1])
 
     def weighted_sum(self, coefficients, keep=None):
-        return tf.reshape(weighted_sum_of(self._flat, coefficients, keep), self.shape)
+        summed = weighted_sum_of(self._flat, coefficients, keep)
+        return summed if summed.shape == self.shape else tf.reshape(summed, self.shape)
 
     def inner_products(self, v):
         # Not by a matvec, which adds up one after the other: over 10^5 terms it errs by a thousandth.
@@ -263,13 +268,16 @@ class OuterSum(PerExampleGradient):
     def weighted_sum(self, coefficients, keep=None):
         if self._built is not None and self._kept():
             return tf.reshape(self._arranged(weighted_sum_of(self._built, coefficients, keep)[None]), self.shape)
-        a = rows(self.a, tf.not_equal(coefficients, 0) if keep is None else keep)
-        d = weighted(self.d, coefficients)
-        if a.shape[1] == 1:
-            total = tf.matmul(_flatten_places(a), _flatten_places(d), transpose_a=True)[None]
+        keep = tf.not_equal(coefficients, 0) if keep is None else keep
+        if self.a.shape[1] == self.a.shape[2] == 1:
+            a, d = (_flatten_places(values) for values in (self.a, self.d))
+            total = tf.matmul(rows(a, keep), weighted(d, coefficients), transpose_a=True)
+        elif self.a.shape[1] == 1:
+            a, d = (_flatten_places(values) for values in (rows(self.a, keep), weighted(self.d, coefficients)))
+            total = tf.matmul(a, d, transpose_a=True)
         else:
-            total = tf.einsum("bgtp,bgtq->gpq", a, d)
-        return tf.reshape(self._arranged(total[None]), self.shape)
+            total = tf.einsum("bgtp,bgtq->gpq", rows(self.a, keep), weighted(self.d, coefficients))
+        return total if total.shape == self.shape else tf.reshape(self._arranged(total[None]), self.shape)
 
     def inner_products(self, v):
         # Not by a matmul that broadcasts: TensorFlow 2.21 reads beyond its operand where a batch dimension is 1.

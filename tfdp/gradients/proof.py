@@ -185,7 +185,7 @@ class _Coverage:
             x, y, sample_weight = unpacked(record)
             with tf.GradientTape(persistent=True) as tape:
                 forward = Forward(tape, self.trial.model, plan, x, y, sample_weight, secret)
-                own = forward.losses.main[row] + forward.losses.activity[row]
+                own = forward.losses.own()[row]
                 objective = forward.objective()
                 unscaled = objective / forward.scale
             reference = dense(tape.gradient(own, values(self.trial.model)), self.trial.model)

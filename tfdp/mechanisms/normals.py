@@ -80,12 +80,15 @@ _SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(9))  # of sin
 _FLOAT32_TERMS = (6, 5)  # of both: 3e-10 and 2e-9
 
 
-def standard_normals(generator: SecretGenerator, shapes: Sequence[Sequence[int]]) -> list[tf.Tensor]:
-    """Independent standard normals (float32) for all ``shapes`` in one draw, with the guarantees of the module's docstring.
+def standard_normals(
+    generator: SecretGenerator, shapes: Sequence[Sequence[int]], stddev: float = 1.0
+) -> list[tf.Tensor]:
+    """Independent normals (float32) for all ``shapes`` in one draw, with the guarantees of the module's docstring.
 
     Args:
         generator: the secret bits.
         shapes: fully known shapes, one for each tensor.
+        stddev: what they are multiplied by.
 
     In a function that XLA compiles, call it within ``tfdp.gradients.compilation.compiling(xla=True)``.
     """
@@ -95,6 +98,8 @@ def standard_normals(generator: SecretGenerator, shapes: Sequence[Sequence[int]]
     sizes = [math.prod(shape) for shape in shapes]
     pairs = max(1, (sum(sizes) + 1) // 2)
     flat = tf.reshape(_drawn(generator.reserve(pairs), pairs), [2 * pairs])
+    if stddev != 1.0:
+        flat *= stddev
     parts = tf.split(flat, [*sizes, 2 * pairs - sum(sizes)])
     return [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=False)]
 

@@ -65,6 +65,7 @@ class Core:
         argument = None
         if secret is not None:
             argument = next(tensor for tensor in concrete.graph.inputs if tensor.op.name == "secret")
+        self._draws = secret is not None and _is_used(concrete.graph, argument)
         check_model(self._model, concrete.graph, argument, self._seeds, self._of_the_model, self._unreadable)
         return concrete
 
@@ -75,6 +76,8 @@ class Core:
     def _secret(self) -> tf.Tensor | None:
         if self._generator is None:
             return None
+        if not self._draws:
+            return tf.zeros(SEED.shape, SEED.dtype)
         # Below 2^62: Keras makes seeds of these numbers modulo 2^31 - 2, and adds small ones to them before.
         return tf.cast(tf.bitwise.right_shift(self._generator.random_bits(2), tf.constant(2, tf.uint64)), tf.int64)
 
@@ -97,3 +100,8 @@ class Core:
         loss = found.losses.reported(self._plan.shares, present)
         masks = keras.tree.map_structure(lambda t: getattr(t, "_keras_mask", None), found.y_pred)
         return sums, not_finite, (found.y_pred, masks), loss, found.losses.outputs
+
+
+def _is_used(graph: tf.Graph, tensor: tf.Tensor) -> bool:
+    """Whether an operation of the graph, or the graph's caller, is given this tensor."""
+    return bool(tensor.consumers()) or any(output is tensor for output in graph.outputs)
