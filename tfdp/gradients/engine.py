@@ -72,9 +72,7 @@ class LotGradients:
 
     def squared_norms_by_weight(self) -> list[tf.Tensor]:
         """The same for every weight by itself."""
-        return [
-            tf.zeros([self.batch]) if g is None else self._unscaled(g.squared_norms(), 2) for g in self._gradients
-        ]
+        return [tf.zeros([self.batch]) if g is None else self._unscaled(g.squared_norms(), 2) for g in self._gradients]
 
     def weighted_sum(self, coefficients: tf.Tensor) -> list[tf.Tensor]:
         """``sum_i coefficients[i] * g_i`` for every weight, float32."""
@@ -132,7 +130,7 @@ def lot_gradients(model: keras.Model, plan: Plan, x, y=None, sample_weight=None,
 
         return whole_model_gradients(model, plan, x, y, sample_weight, secret)
     try:
-        with tf.GradientTape() as tape:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:  # sites watch where they are tapped
             forward = Forward(tape, model, plan, x, y, sample_weight, secret)
             objective = forward.objective()
         return forward.book_keeping(objective)

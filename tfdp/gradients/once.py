@@ -30,7 +30,19 @@ def computed_once() -> Iterator[None]:
         return
     mine, known = tf.compat.v1.get_default_graph(), {}
 
-    def made(original, graph, op_type, inputs, dtypes=None, input_types=None, name=None, attrs=None, op_def=None, *rest, **more):
+    def made(
+        original,
+        graph,
+        op_type,
+        inputs,
+        dtypes=None,
+        input_types=None,
+        name=None,
+        attrs=None,
+        op_def=None,
+        *rest,
+        **more,
+    ):
         key = _key(op_type, inputs, attrs, op_def) if graph is mine else None
         found = known.get(key) if key is not None else None
         if found is not None and _may_be_shared(found):

@@ -85,7 +85,7 @@ class View:
 
     def _look(self, record, scales, factors, order, secret):
         x, y, sample_weight = unpacked(record)
-        with tf.GradientTape() as tape, following(order):
+        with tf.GradientTape(watch_accessed_variables=False) as tape, following(order):
             forward = Forward(tape, self.trial.model, self.plan, x, y, sample_weight, secret)
             losses, model = forward.losses, self.trial.model
             own = losses.own()

@@ -133,8 +133,7 @@ class GaussianMechanism:
         """
         squared = lot.squared_norms(ellipsoid)
         finite = tf.math.is_finite(squared)
-        norms = tf.sqrt(tf.where(finite, squared, 1.0))
-        coefficients = tf.minimum(1.0, ROUNDING * self.l2_norm_clip / tf.maximum(norms, 1e-37))
+        coefficients = tf.minimum(1.0, ROUNDING * self.l2_norm_clip / tf.maximum(tf.sqrt(squared), 1e-37))
         coefficients = tf.where(finite & present, coefficients, 0.0)
         not_finite = tf.reduce_sum(tf.cast(present & ~finite, tf.int64))
         sums = lot.weighted_sum(coefficients)

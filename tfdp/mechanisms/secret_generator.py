@@ -72,7 +72,8 @@ class SecretGenerator:
     def random_bits(self, words: int) -> tf.Tensor:
         """Independent uniform ``uint64`` values."""
         pairs = (words + 1) // 2
-        return tf.reshape(tf.stack(philox.from_kernel(self.reserve(pairs), pairs), axis=1), [-1])[:words]
+        drawn = tf.reshape(philox.words_from_kernel(self.reserve(pairs), pairs), [-1])
+        return drawn if words == 2 * pairs else drawn[:words]
 
     def reseed(self) -> None:
         """Draws a fresh state from the operating system, for all graphs that use this generator.

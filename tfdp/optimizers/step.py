@@ -241,13 +241,14 @@ class PrivateStep:
         """Keras's metrics over the records of the lot alone. They are not private."""
         model = self.model
         count = tf.reduce_sum(tf.cast(present, tf.float32))
-        there = tf.reshape(tf.where(present), [-1])
-        kept = lambda t: tf.gather(t, there)  # noqa: E731
+        kept = lambda t: tf.gather(t, tf.reshape(tf.where(present), [-1]))  # noqa: E731
         penalties = self._penalties(self.trained)
         model._loss_tracker.update_state(loss + (tf.add_n(penalties) if penalties else 0.0), sample_weight=count)
         if model._compile_loss is not None:
             for tracker, values in zip(model._compile_loss.metrics, outputs, strict=False):
                 tracker.update_state(kept(values))
+        if model._compile_metrics is None and type(model).compute_metrics is keras.Model.compute_metrics:
+            return
         y_pred, masks = y_pred
         if type(model).compute_metrics is not keras.Model.compute_metrics:  # Keras's own does not look at x
             x = map_tensors(kept, x)
@@ -308,8 +309,10 @@ def _not_empty(record, present):
         rank = len(t.shape)
         if rank not in paddings:
             paddings[rank] = tf.constant([[0, 1], *[[0, 0]] * (rank - 1)]) * missing
-        nothing = tf.constant("" if t.dtype == tf.string else np.zeros([], t.dtype.as_numpy_dtype), t.dtype)
-        filled = tf.raw_ops.PadV2(input=t, paddings=paddings[rank], constant_values=nothing)
+        if t.dtype == tf.string:
+            filled = tf.raw_ops.PadV2(input=t, paddings=paddings[rank], constant_values="")
+        else:
+            filled = tf.raw_ops.Pad(input=t, paddings=paddings[rank])
         filled.set_shape([None, *t.shape[1:]])
         return filled
 

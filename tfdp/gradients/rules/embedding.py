@@ -5,7 +5,7 @@ import math
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.factored import Rows
+from tfdp.gradients.factored import Rows, in_shape
 from tfdp.gradients.rules.registry import at_output, rule
 
 
@@ -16,6 +16,4 @@ def embedding(call, d):
     ids = tf.where(ids < 0, ids + table.shape[0], ids)  # as keras.ops.take reads negative ids
     sizes = ids.shape[1:]
     count = math.prod(sizes) if all(size is not None for size in sizes) else -1
-    batch = tf.shape(ids)[0]
-    ids = tf.reshape(ids, tf.stack([batch, count]))
-    return [(table, Rows(ids, tf.reshape(d[0], tf.stack([batch, count, table.shape[1]])), table.shape))]
+    return [(table, Rows(in_shape(ids, count), in_shape(d[0], count, table.shape[1]), table.shape))]
