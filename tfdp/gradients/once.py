@@ -48,7 +48,7 @@ def computed_once() -> Iterator[None]:
         if found is not None and _may_be_shared(found):
             return found
         operation = original(graph, op_type, inputs, dtypes, input_types, name, attrs, op_def, *rest, **more)
-        if key is not None and not operation.op_def.is_stateful and not operation.control_inputs:
+        if key is not None and not operation.control_inputs and _is_of_numbers(operation):
             known[key] = operation
         return operation
 
@@ -66,6 +66,12 @@ def _key(op_type: str, inputs, attrs, op_def) -> tuple | None:
         return None
     said = tuple(sorted((name, value.SerializeToString(deterministic=True)) for name, value in attrs.items()))
     return op_type, tuple(tensor.ref() for tensor in inputs), said
+
+
+def _is_of_numbers(operation: tf.Operation) -> bool:
+    """Lists of tensors and handles, which loops tell apart by which operation made them, are not."""
+    numbers = all(t.dtype not in (tf.variant, tf.resource) for t in (*operation.outputs, *operation.inputs))
+    return numbers and not operation.op_def.is_stateful
 
 
 def _may_be_shared(operation: tf.Operation) -> bool:

@@ -19,7 +19,7 @@ from tfdp.gradients.layer_tree import flat_tensors
 from tfdp.gradients.made_up import size_of
 from tfdp.gradients.plan import Plan
 from tfdp.gradients.recording import Call
-from tfdp.gradients.trial import Trial, unpacked
+from tfdp.gradients.trial import Trial, traced, unpacked
 
 PROJECTIONS = 4
 _POOL = 2**16 + 1  # random numbers that projections are made of
@@ -59,7 +59,7 @@ class View:
         self.added_by: list[str] = []
         self.draws = self.reduces_by_itself = False
         spec = (trial.spec, tf.TensorSpec([None]), tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32), SEED)
-        self._function = tf.function(self._look, input_signature=spec, autograph=False)
+        self._function = traced(self._look, list(spec))
 
     @property
     def graph(self) -> tf.Graph:
