@@ -85,12 +85,18 @@ class Trial:
 
     def _loss_is_finite(self, record: Any) -> bool:
         """Run the model and its loss once on these records: whatever is wrong with them shows here."""
-        x, y, sample_weight = unpacked(map_tensors(tf.convert_to_tensor, record))
+        loops = any(isinstance(layer, keras.layers.RNN) for layer in all_layers(self.model))
+        loss_of = tf.function(self._loss_of, autograph=False) if loops else self._loss_of  # round by round is slow
+        loss = loss_of(map_tensors(tf.convert_to_tensor, record))
+        return bool(np.all(np.isfinite(keras.ops.convert_to_numpy(loss))))
+
+    def _loss_of(self, record: Any) -> tf.Tensor:
+        x, y, sample_weight = unpacked(record)
         with no_state_assigned(self.model):
             y_pred = self.model(x, training=False)
         loss = self.model._compute_loss(x, y, y_pred, sample_weight, training=False)
         self.model._clear_losses()
-        return bool(np.all(np.isfinite(keras.ops.convert_to_numpy(loss))))
+        return loss
 
 
 class PinnedState:
