@@ -1,4 +1,4 @@
-"""The eight workloads: a network, its lot size, and made-up records of the right shape. Nothing here is downloaded.
+"""The workloads: a network, its lot size, and made-up records of the right shape. Nothing here is downloaded.
 
 `get("cnn@256")` is the two-convolution network at lots of 256. Its `records(rows)` are the same in every process and
 every library; its `model()` is a plain Keras model without an optimizer; the loss of all of them is softmax cross
@@ -102,6 +102,18 @@ def ncf() -> Workload:
     return Workload("ncf", 512, 160, 146_320, features, 5, lambda: _bu_2019().movielens_ncf())
 
 
+def keras_text() -> Workload:
+    return Workload("keras_text", 64, 16, 173_918, _texts(80, 5000), 2, lambda: _keras_io().text_classifier())
+
+
+def vit() -> Workload:
+    return Workload("vit", 64, 4, 186_410, _images(32, 32, 3), 10, lambda: _keras_io().vision_transformer())
+
+
+def convnet() -> Workload:
+    return Workload("convnet", 64, 16, 34_826, _images(28, 28, 1), 10, lambda: _keras_io().mnist_convnet())
+
+
 def _images(height: int, width: int, channels: int) -> Callable:
     return lambda generator, rows: generator.random((rows, height, width, channels), dtype=np.float32)
 
@@ -123,15 +135,21 @@ def _xiang_2021() -> Any:
     return xiang_2021
 
 
+def _keras_io() -> Any:
+    from benchmarks import keras_io
+
+    return keras_io
+
+
 def _networks() -> Any:
     from benchmarks import networks
 
     return networks
 
 
-WORKLOADS: dict[str, Workload] = {
-    workload.name: workload for workload in (mlp(), cnn(), lenet(), resnet18(), text(), transformer(), lstm(), ncf())
-}
+WITH_PEERS = (mlp(), cnn(), lenet(), resnet18(), text(), transformer(), lstm(), ncf())
+OF_KERAS_IO = (keras_text(), vit(), convnet())
+WORKLOADS: dict[str, Workload] = {workload.name: workload for workload in (*WITH_PEERS, *OF_KERAS_IO)}
 
 
 def get(name: str) -> Workload:

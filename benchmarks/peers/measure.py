@@ -164,7 +164,7 @@ def main(peer: Peer, description: str, given: list[str] | None = None) -> int:
     parser = protocol.parser(peer.module.removeprefix("benchmarks."), description, repeats=7)
     parser.epilog = "How it is measured: benchmarks/peers/measure.py."
     parser.add_argument(
-        "--workloads", nargs="+", default=list(workloads.WORKLOADS), help="kind or kind@lot; default: all"
+        "--workloads", nargs="+", default=[w.name for w in workloads.WITH_PEERS], help="kind or kind@lot; default: all"
     )
     parser.add_argument("--methods", nargs="+", choices=peer.methods, help="default: all; plain always runs")
     parser.add_argument("--optimizers", nargs="+", default=["sgd"], choices=["sgd", "adam"], help="default: sgd")

@@ -92,6 +92,15 @@ def test_draws_are_within_their_stated_distance_of_extended_precision(jit_compil
         assert (np.abs(value - true_value) <= in_radius + 4e-7 * radius).all()
 
 
+def test_few_draws_are_as_near_as_float32_can_be():
+    radius_bits, angle_bits = bits_at_every_scale()
+    radius, *exact = exact_normals(radius_bits, angle_bits)
+    in_radius = np.minimum(1e-15 * (radius + 1 / np.maximum(radius, 1e-30)), 1.1e-8)
+    drawn = normals.normals_by_kernels(words(radius_bits), words(angle_bits)).numpy().T
+    for value, true_value in zip(drawn, exact, strict=True):
+        assert (np.abs(value - true_value) <= in_radius + 1e-15 * radius + 6e-8 * np.abs(true_value)).all()
+
+
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_exact_draws_are_exact_to_float64(jit_compile):
     radius_bits, angle_bits = bits_at_every_scale()

@@ -27,9 +27,11 @@ from tfdp.gradients.factored import (
     OuterSum,
     PerExampleGradient,
     cheaper_form,
+    in_shape,
     largest_stretch,
     rows,
     sum_of_squares,
+    sum_of_squares_of,
     weighted,
     weighted_sum_of,
     worth_keeping,
@@ -37,6 +39,7 @@ from tfdp.gradients.factored import (
 from tfdp.gradients.forms import GRAM, MATERIALISED, form_of_norms
 
 _CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
+_WORTH_JOINING = 1024  # numbers an example: to copy so few costs less than to treat each part by itself
 _FEW_CHANNELS = 32  # with fewer, one step makes a thin matrix: a row of the kernel's steps is taken together
 
 
@@ -86,10 +89,10 @@ class Views:
         self.block = block or window.block
         self.steps = [k // b for k, b in zip(window.kernel_size, self.block, strict=True)]
         self._whole_blocks = self.block == window.strides
-        x = self._padded(x)
+        x = self._x = self._padded(x)
         blocks = [_size(x, 1 + axis) // s for axis, s in enumerate(window.strides)]
         cut = [dimension for n, s in zip(blocks, window.strides, strict=True) for dimension in (n, s)]
-        self._cut = tf.reshape(x, tf.stack([tf.shape(x)[0], *cut, x.shape[-1]]))  # [B, n, s, n, s, .., C]
+        self._sizes = (*cut, x.shape[-1])
         self._blocks, self._within = range(1, 2 * self.rank, 2), range(2, 2 * self.rank + 1, 2)
 
     def _padded(self, x: tf.Tensor) -> tf.Tensor:
@@ -103,34 +106,58 @@ class Views:
             kept = size - _largest(size - (reached - before), 0)
             cuts.append(slice(0, kept))
             pads.append([before, reached - before - kept])
-        x, channels = x[tuple(cuts)], x.shape[-1]
+        if any(cut != slice(0, size) for cut, size in zip(cuts[1:], x.shape[1:], strict=False)):
+            x = x[tuple(cuts)]
+        if not any(isinstance(n, tf.Tensor) or n for pad in pads for n in pad):
+            return x
+        channels = x.shape[-1]
         if channels >= _FEW_CHANNELS:
             return tf.pad(x, [*pads, [0, 0]])
         # TensorFlow pads runs of the last dimension: of few channels, together with the places along it.
-        size = tf.shape(x)
-        x = tf.reshape(x, tf.concat([size[:-2], [size[-2] * channels]], 0))
+        size = [_size(x, 1 + axis) for axis in range(self.rank)]
+        x = in_shape(x, *size[:-1], size[-1] * channels)
         x = tf.pad(x, [*pads[:-1], [n * channels for n in pads[-1]]])
-        size = tf.shape(x)
-        return tf.reshape(x, tf.concat([size[:-1], [size[-1] // channels, channels]], 0))
+        size = [_size(x, 1 + axis) for axis in range(self.rank)]
+        return in_shape(x, *size[:-1], size[-1] // channels, channels)
 
     def _where(self, axis: int, step: int) -> tuple[int, slice]:
         """(place in its block, blocks) of the values that a step over the kernel shows along a dimension."""
         block, place = divmod(step * self.block[axis] * self.window.dilation[axis], self.window.strides[axis])
         return place, slice(block, block + self.counts[axis])
 
+    @property
+    def _cut(self) -> tf.Tensor:
+        """``[B, n, s, n, s, .., C]``"""
+        return in_shape(self._x, *self._sizes)
+
+    def _transposed(self, order: list[int]) -> tf.Tensor:
+        """The blocks in another order of dimensions; those of size 1 need no copy."""
+        sizes = (None, *self._sizes)
+        moved = [axis for axis in order if not isinstance(sizes[axis], int) or sizes[axis] != 1]
+        if moved == sorted(moved):
+            return in_shape(self._x, *(sizes[axis] for axis in order[1:]))
+        return tf.transpose(self._cut, order)
+
     def channels_last(self) -> Iterator[tf.Tensor]:
         """``[B, *places, b C]`` for each step over the kernel."""
-        x = self._cut
-        if self._whole_blocks:
-            x = tf.transpose(x, [0, *self._blocks, *self._within, 2 * self.rank + 1])
-            inner, size = math.prod(x.shape[1 + self.rank :]), tf.shape(x)
-            x = tf.reshape(x, tf.concat([size[: 1 + self.rank], [inner]], 0))
+        if math.prod(self.window.strides) == 1:
+            x = self._x
+        elif self._whole_blocks:
+            x = self._transposed([0, *self._blocks, *self._within, 2 * self.rank + 1])
+            x = in_shape(x, *(_size(x, 1 + axis) for axis in range(self.rank)), math.prod(x.shape[1 + self.rank :]))
+        else:
+            x = self._cut
         for steps in itertools.product(*map(range, self.steps)):
             where = [self._where(axis, step) for axis, step in enumerate(steps)]
             if self._whole_blocks:
-                yield x[(slice(None), *(shown for _, shown in where))]
+                yield self._shown(x, [shown.start for _, shown in where])
             else:
                 yield x[(slice(None), *itertools.chain(*((shown, place) for place, shown in where)))]
+
+    def _shown(self, x: tf.Tensor, start: list[int]) -> tf.Tensor:
+        if all(isinstance(count, int) for count in self.counts):
+            return tf.slice(x, [0, *start, 0], [-1, *self.counts, -1])
+        return x[(slice(None), *(slice(one, one + count) for one, count in zip(start, self.counts, strict=True)))]
 
     def channels_first(self) -> Iterator[tf.Tensor]:
         """``[B, k b C, *places]`` for each row of the k steps along the last dimension.
@@ -138,10 +165,10 @@ class Views:
         The inner dimensions of a slice are places here, copied in runs however few the channels are.
         """
         whole, last = slice(None), self.rank - 1
-        x = tf.transpose(self._cut, [0, *self._within, 2 * self.rank + 1, *self._blocks])
+        x = self._transposed([0, *self._within, 2 * self.rank + 1, *self._blocks])
         if self._whole_blocks:
-            inner, size = math.prod(x.shape[1 : 2 + self.rank]), tf.shape(x)
-            x = tf.reshape(x, tf.concat([size[:1], [1] * self.rank, [inner], size[2 + self.rank :]], 0))
+            sizes = (_size(x, 2 + self.rank + axis) for axis in range(self.rank))
+            x = in_shape(x, *[1] * self.rank, math.prod(x.shape[1 : 2 + self.rank]), *sizes)
         # The last dimension's steps first, over everything: then a row is one slice.
         ends = [self._where(last, step) for step in range(self.steps[last])]
         x = tf.concat([x[(whole, *[whole] * last, place, ..., shown)] for place, shown in ends], 1 + last)
@@ -154,7 +181,7 @@ def patches(x: tf.Tensor, window: Window, counts: Sequence) -> tf.Tensor:
     """``[B, *space, C]`` to ``[B, T, K, C]``: for every place the K values under the kernel."""
     views = list(Views(x, window, counts, block=(1,) * len(window.strides)).channels_last())
     stacked = tf.stack(views, axis=-2)
-    return tf.reshape(stacked, tf.stack([tf.shape(x)[0], _product(counts), len(views), x.shape[-1]]))
+    return in_shape(stacked, _product(counts), len(views), x.shape[-1])
 
 
 class Convolved(PerExampleGradient):
@@ -178,6 +205,8 @@ class Convolved(PerExampleGradient):
         if stretch is None and self._form() == GRAM:
             return self._gram()
         parts = self._products()
+        if len(parts) > 1 and math.prod(self.shape) <= _WORTH_JOINING:
+            parts = [tf.concat(parts, 1)]
         if self._kept():
             self._built = parts
         self._again = not self._kept() and self._many_places()
@@ -185,7 +214,7 @@ class Convolved(PerExampleGradient):
         if stretch is not None:  # inner products of places know nothing of single coordinates
             stretches = tf.split(self._cut_like_products(stretch), len(parts))
             stretched = [part * t for part, t in zip(parts, stretches, strict=True)]
-        squared = tf.add_n([sum_of_squares(part, [1, 2]) for part in stretched])
+        squared = sum_of_squares_of(stretched, [1, 2])
         if self._kept() or self._again:
             return squared
         # T terms are added up here, and in the vector that is summed later.
@@ -206,7 +235,7 @@ class Convolved(PerExampleGradient):
         ``||a_t||^2`` and ``||d_t||^2``."""
         width, filters = math.prod(self.shape[:-1]), self.shape[-1]
         x2, d2 = (sum_of_squares(v, range(1, len(v.shape))) for v in (self._seen(), self.d))
-        places = tf.cast(tf.shape(self._d())[1], tf.float32)
+        places = float(self.places) if isinstance(self.places, int) else tf.cast(self.places, tf.float32)
         a2 = self.window.cover * x2 + places * width * TINY
         return tf.sqrt(a2) * tf.sqrt(d2 + places * filters * TINY)
 
@@ -215,10 +244,20 @@ class Convolved(PerExampleGradient):
             # Not the same tensors, or they would stay in memory: only the same numbers.
             with tf.control_dependencies([] if self._built is not None else [coefficients]):
                 parts = self._built or self._products()
-            sums = [weighted_sum_of(part, coefficients, keep) for part in parts]
-            return self._in_order(tf.concat(sums, 0)[None])[0]
+            sums = [weighted_sum_of(part, coefficients, keep, flat=True) for part in parts]
+            summed = sums[0] if len(sums) == 1 else tf.concat(sums, 1)
+            return tf.reshape(self._in_order(summed) if self._moves else summed, self.shape)
         x = rows(self._seen(), tf.not_equal(coefficients, 0) if keep is None else keep)
         d = weighted(self.d, coefficients)
+        if len(self.counts) == 2 and math.prod(self.window.dilation) == 1:
+            window, (down, across) = self.window, self.window.strides
+            return tf.raw_ops.Conv2DBackpropFilter(
+                input=x,
+                filter_sizes=self.shape,
+                out_backprop=d,
+                strides=[1, down, across, 1],
+                padding=window.padding.upper(),
+            )
         kernel = tf.zeros(self.shape)
         with tf.GradientTape() as tape:
             tape.watch(kernel)
@@ -248,7 +287,7 @@ class Convolved(PerExampleGradient):
     def as_products(self):
         width = math.prod(self.shape[:-1])
         seen = patches(self.x, self.window, self.counts)
-        a = tf.reshape(seen, tf.stack([tf.shape(self.x)[0], 1, self.places, width]))
+        a = in_shape(seen, 1, self.places, width)
         return OuterSum(a, self._d()[:, None], self.shape, form=self.form)
 
     def fold(self, batch):
@@ -263,17 +302,17 @@ class Convolved(PerExampleGradient):
         return self.x if self.window.sees_everything else tf.where(tf.math.is_finite(self.x), self.x, 0.0)
 
     def _d(self) -> tf.Tensor:
-        return tf.reshape(self.d, tf.stack([tf.shape(self.d)[0], self.places, self.shape[-1]]))
+        return in_shape(self.d, self.places, self.shape[-1])
 
     def _products(self) -> list[tf.Tensor]:
         """The gradients, cut along the steps over the kernel: ``[B, steps * values of a block * C, F]`` each."""
-        d, batch, views = self._d(), tf.shape(self.x)[0], Views(self.x, self.window, self.counts)
+        d, views = self._d(), Views(self.x, self.window, self.counts)
         seen = math.prod(self.window.block) * self.shape[-2]
         if seen < _FEW_CHANNELS:
-            shape = tf.stack([batch, seen * views.steps[-1], self.places])
-            return _one_by_one(views.channels_first(), lambda view: tf.matmul(tf.reshape(view, shape), d))
-        shape = tf.stack([batch, self.places, seen])
-        return _one_by_one(views.channels_last(), lambda view: tf.matmul(tf.reshape(view, shape), d, transpose_a=True))
+            shape = (seen * views.steps[-1], self.places)
+            return _one_by_one(views.channels_first(), lambda view: tf.matmul(in_shape(view, *shape), d))
+        shape = (self.places, seen)
+        return _one_by_one(views.channels_last(), lambda view: tf.matmul(in_shape(view, *shape), d, transpose_a=True))
 
     def _in_order(self, products: tf.Tensor) -> tf.Tensor:
         """``[N, K C, F]``, step after step, as ``[N, *kernel_size, C, F]``."""
@@ -291,6 +330,11 @@ class Convolved(PerExampleGradient):
         along = [*range(0, 2 * rank, 2), *range(1, 2 * rank, 2), 2 * rank, 2 * rank + 1]
         return tf.reshape(tf.transpose(cut, along), [-1, self.shape[-1]])
 
+    @property
+    def _moves(self) -> bool:
+        """Whether products are in another order than the kernel."""
+        return math.prod(self.window.block) > 1
+
     def _steps_and_block(self) -> tuple[list[int], tuple[int, ...]]:
         block = self.window.block
         return [k // b for k, b in zip(self.window.kernel_size, block, strict=True)], block
@@ -298,9 +342,9 @@ class Convolved(PerExampleGradient):
     def _gram(self) -> tf.Tensor:
         """Squared norms, from the places' inner products; those of patches add up over the offsets."""
         d, seen = self._d(), math.prod(self.window.block) * self.shape[-2]
-        shape = tf.stack([tf.shape(self.x)[0], self.places, seen])
         views = Views(self.x, self.window, self.counts).channels_last()
-        grams = _one_by_one(views, lambda view: tf.linalg.matmul(*[tf.reshape(view, shape)] * 2, transpose_b=True))
+        shape = (self.places, seen)
+        grams = _one_by_one(views, lambda view: tf.linalg.matmul(*[in_shape(view, *shape)] * 2, transpose_b=True))
         d_gram = tf.matmul(d, d, transpose_b=True)
         width, filters = math.prod(self.shape[:-1]), self.shape[-1]
         return squared_norm_of_grams(tf.add_n(grams), d_gram, width, filters, of_sum(self.places))

@@ -62,7 +62,7 @@ class LotGradients:
         stretches = [None] * len(self._gradients) if ellipsoid is None else [1 / s for s in ellipsoid.scales]
         pairs = zip(self._gradients, stretches, strict=True)
         parts = [g.squared_norms(stretch) for g, stretch in pairs if g is not None]
-        squared = tf.add_n([tf.fill([self.batch], UNDERFLOW), *parts]) / self._scale**2
+        squared = self._unscaled(tf.add_n(parts) + UNDERFLOW if parts else tf.fill([self.batch], UNDERFLOW), 2)
         if ellipsoid is not None and ellipsoid.centre is not None:
             squared = self._from_centre(squared, ellipsoid.centre, stretches)
         self._finite = tf.math.is_finite(squared)
@@ -74,20 +74,23 @@ class LotGradients:
         own = tf.add_n([tf.reduce_sum(tf.square(c * t)) for c, t in zip(centre, stretches, strict=True)])
         triples = zip(self._gradients, centre, stretches, strict=True)
         inner = [g.inner_products(c * tf.square(t)) for g, c, t in triples if g is not None]
-        inner = tf.add_n([tf.zeros([self.batch]), *inner]) / self._scale
+        inner = self._unscaled(tf.add_n([tf.zeros([self.batch]), *inner]))
         return tf.maximum(squared - 2 * inner + own, 0.0) + SUMMATION * (squared + own)
 
     def squared_norms_by_weight(self) -> list[tf.Tensor]:
         """The same for every weight by itself."""
-        return [tf.zeros([self.batch]) if g is None else g.squared_norms() / self._scale**2 for g in self._gradients]
+        return [tf.zeros([self.batch]) if g is None else self._unscaled(g.squared_norms(), 2) for g in self._gradients]
 
     def weighted_sum(self, coefficients: tf.Tensor) -> list[tf.Tensor]:
         """``sum_i coefficients[i] * g_i`` for every weight, float32."""
-        coefficients = tf.cast(coefficients, tf.float32) / self._scale
+        coefficients = self._unscaled(tf.cast(coefficients, tf.float32))
         return [
             tf.zeros(v.shape) if g is None else g.weighted_sum(coefficients, keep=self._finite)
             for g, v in zip(self._gradients, self.variables, strict=True)
         ]
+
+    def _unscaled(self, values: tf.Tensor, power: int = 1) -> tf.Tensor:
+        return values if self._scale == 1.0 else values / self._scale**power
 
     def some(self, rows: tf.Tensor) -> "LotGradients":
         """Those of some of the examples, by their numbers in the lot."""
@@ -101,7 +104,7 @@ class LotGradients:
     def materialise(self) -> list[tf.Tensor]:
         """Every example's gradient in every weight, ``[B, *shape]``: for few examples or small models."""
         return [
-            tf.zeros([self.batch, *v.shape]) if g is None else g.materialise() / self._scale
+            tf.zeros([self.batch, *v.shape]) if g is None else self._unscaled(g.materialise())
             for g, v in zip(self._gradients, self.variables, strict=True)
         ]
 
@@ -134,7 +137,7 @@ def lot_gradients(model: keras.Model, plan: Plan, x, y=None, sample_weight=None,
 
         return whole_model_gradients(model, plan, x, y, sample_weight, secret)
     try:
-        with tf.GradientTape() as tape:
+        with tf.GradientTape(watch_accessed_variables=False) as tape:  # sites watch where they are tapped
             forward = Forward(tape, model, plan, x, y, sample_weight, secret)
             objective = forward.objective()
         return forward.book_keeping(objective)
@@ -159,10 +162,12 @@ class Forward:
     def _note(self, variable: keras.Variable, value: tf.Tensor) -> None:
         layer = self.plan.follows(variable, self.record.running)
         if layer is not None:
+            self.tape.watch(value)
             self._reads.append(Read(layer, variable, value))
 
     def objective(self) -> tf.Tensor:
-        return self.losses.objective(self.plan.shares) * self.scale
+        objective = self.losses.objective(self.plan.shares)
+        return objective if self.scale == 1.0 else objective * self.scale
 
     def sites(self, objective: tf.Tensor) -> list[Call]:
         """The calls at whose taps each example's gradient is taken."""

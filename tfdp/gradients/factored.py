@@ -50,8 +50,10 @@ _WORTH_A_BRANCH = 1024  # numbers an example: with fewer, copying them costs les
 def rows(values: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
     """``values`` with the rows (examples) where ``keep`` is False replaced by zeros, whatever was in them."""
 
+    column = _column(keep, values)
+
     def cleared() -> tf.Tensor:
-        return tf.where(_column(keep, values), values, tf.zeros([], values.dtype))
+        return tf.where(column, values, tf.zeros([], values.dtype))
 
     size = values.shape[1:].num_elements()
     if under_xla() or (size is not None and size < _WORTH_A_BRANCH):
@@ -59,25 +61,42 @@ def rows(values: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
     return tf.cond(tf.reduce_all(keep), lambda: tf.identity(values), cleared)  # almost always nothing is left out
 
 
+def in_shape(values: tf.Tensor, *sizes: int | tf.Tensor) -> tf.Tensor:
+    """``values``, ``[B, ...]``, as ``[B, *sizes]``. -1 stands for a size that is not known."""
+    if all(isinstance(size, int) and size > 0 for size in sizes):
+        return tf.reshape(values, [-1, *sizes])
+    return tf.reshape(values, tf.stack([tf.shape(values)[0], *sizes]))
+
+
 def weighted(values: tf.Tensor, coefficients: tf.Tensor) -> tf.Tensor:
     """Each row times its coefficient; 0 where that is 0, whatever was in the row."""
     return tf.math.multiply_no_nan(values, _column(coefficients, values))
 
 
-def weighted_sum_of(gradients: tf.Tensor, coefficients: tf.Tensor, keep: tf.Tensor | None) -> tf.Tensor:
-    """``sum_i c[i] g[i]`` of gradients that are built, ``[B, ...]``."""
-    flat = tf.reshape(gradients, [tf.shape(gradients)[0], math.prod(gradients.shape[1:])])
-    kept = rows(flat, tf.not_equal(coefficients, 0) if keep is None else keep)
-    return tf.reshape(tf.linalg.matvec(kept, coefficients, transpose_a=True), gradients.shape[1:])
+def weighted_sum_of(
+    gradients: tf.Tensor, coefficients: tf.Tensor, keep: tf.Tensor | None, flat: bool = False
+) -> tf.Tensor:
+    """``sum_i c[i] g[i]`` of gradients that are built, ``[B, ...]``; as one row if ``flat``."""
+    values = gradients if len(gradients.shape) == 2 else in_shape(gradients, math.prod(gradients.shape[1:]))
+    kept = rows(values, tf.not_equal(coefficients, 0) if keep is None else keep)
+    summed = tf.matmul(coefficients[None], kept)
+    return summed if flat else tf.reshape(summed, gradients.shape[1:])
 
 
 def sum_of_squares(values: tf.Tensor, axes: Sequence[int]) -> tf.Tensor:
     """Reads the values once, where ``reduce_sum(square(values))`` writes their squares and reads those."""
+    return sum_of_squares_of([values], axes)
+
+
+def sum_of_squares_of(parts: Sequence[tf.Tensor], axes: Sequence[int]) -> tf.Tensor:
+    """Of several tensors, all of one size along these axes, that are ``[B, ...]``."""
     if under_xla():  # has no such operation, and needs none
-        squared = tf.reduce_sum(tf.square(values), axes)
+        squared = tf.add_n([tf.reduce_sum(tf.square(part), axes) for part in parts])
     else:
-        squared = tf.square(tf.raw_ops.EuclideanNorm(input=values, axis=list(axes)))
-    count = tf.TensorShape([values.shape[axis] for axis in axes]).num_elements()
+        lengths = [tf.raw_ops.EuclideanNorm(input=part, axis=list(axes)) for part in parts]
+        squared = tf.square(lengths[0] if len(lengths) == 1 else tf.stack(lengths))
+        squared = squared if len(lengths) == 1 else tf.reduce_sum(squared, 0)
+    count = tf.TensorShape([parts[0].shape[axis] for axis in axes]).num_elements()
     return squared if count is not None and count <= _FEW_SQUARES else (1 + of_reduction(count)) * squared
 
 
@@ -149,13 +168,15 @@ class Materialised(PerExampleGradient):
         self.size = 1
         for dimension in self.shape:
             self.size *= dimension
-        self._flat = tf.reshape(tf.cast(gradients, tf.float32), [-1, self.size])
+        gradients = tf.cast(gradients, tf.float32)
+        rows_already = len(gradients.shape) == 2 and gradients.shape[1] == self.size
+        self._flat = gradients if rows_already else tf.reshape(gradients, [-1, self.size])
 
     def squared_norms(self, stretch=None):
         return sum_of_squares(self._flat if stretch is None else self._flat * tf.reshape(stretch, [1, -1]), [1])
 
     def weighted_sum(self, coefficients, keep=None):
-        return tf.reshape(weighted_sum_of(self._flat, coefficients, keep), self.shape)
+        return tf.reshape(weighted_sum_of(self._flat, coefficients, keep, flat=True), self.shape)
 
     def inner_products(self, v):
         # Not by a matvec, which adds up one after the other: over 10^5 terms it errs by a thousandth.
@@ -178,22 +199,44 @@ class OuterSum(PerExampleGradient):
 
     ``a`` is ``[B, G, T, p]`` and ``d`` is ``[B, G, T, q]`` with G independent groups (1 for a plain matrix product), so
     ``g[i]`` is ``[G, p, q]``. Where the variable keeps its dimensions in another order, ``layout = (unfolded, order)``
-    says so: reshape to ``unfolded``, transpose by ``order``, reshape to the variable's shape.
+    says so: reshape to ``unfolded``, transpose by ``order``, reshape to the variable's shape. Where there is one group and
+    one place, ``a`` may be ``[B, p]`` and ``d`` ``[B, q]``.
 
     ``form`` chooses how norms are computed: ``"gram"`` costs ``G T^2 (p + q)`` an example and never builds ``g``,
     ``"materialised"`` costs ``G T p q`` and builds it; ``None`` takes the cheaper one.
     """
 
     def __init__(self, a, d, shape, layout=None, form=None):
-        self.a = tf.cast(a, tf.float32)
-        self.d = tf.cast(d, tf.float32)
+        a, d = tf.cast(a, tf.float32), tf.cast(d, tf.float32)
+        self._flat = (a, d) if len(a.shape) == 2 else None
+        self._factors = (a, d) if len(a.shape) != 2 else None
         self.shape = tuple(shape)
         self.layout = layout
         self.form = form
         self._built: tf.Tensor | None = None
 
+    @property
+    def a(self) -> tf.Tensor:
+        return self._with_places()[0]
+
+    @property
+    def d(self) -> tf.Tensor:
+        return self._with_places()[1]
+
+    def _with_places(self) -> tuple[tf.Tensor, tf.Tensor]:
+        if self._factors is None:
+            self._factors = tuple(in_shape(values, 1, 1, values.shape[-1]) for values in self._flat)
+        return self._factors
+
+    @property
+    def _at_one_place(self) -> tuple[tf.Tensor, tf.Tensor] | None:
+        """``[B, p]`` and ``[B, q]``, if there is one group and one place."""
+        if self._flat is None and self.a.shape[1] == self.a.shape[2] == 1:
+            self._flat = tuple(_flatten_places(values) for values in (self.a, self.d))
+        return self._flat
+
     def fold(self, batch):
-        self.a, self.d = (_fold_places(v, batch) for v in (self.a, self.d))
+        self._factors, self._flat = tuple(_fold_places(v, batch) for v in (self.a, self.d)), None
         return self
 
     def some(self, cut):
@@ -202,9 +245,11 @@ class OuterSum(PerExampleGradient):
     def squared_norms(self, stretch=None):
         if stretch is not None:
             return self._stretched_norms(self._taken_apart(stretch))
-        if self.a.shape[2] == 1 and form_of_norms() is None:
-            # ||a (x) d|| = ||a|| ||d||: nothing can cancel. A form that is forced is taken at one place as well.
-            return tf.reduce_sum(tf.multiply(*self._squares()), [1, 2])
+        if form_of_norms() is None:  # a form that is forced is taken at one place as well
+            if self._at_one_place is not None:  # ||a (x) d|| = ||a|| ||d||: nothing can cancel
+                return tf.multiply(*_squares(*self._at_one_place))
+            if self.a.shape[2] == 1:
+                return tf.reduce_sum(tf.multiply(*_squares(self.a, self.d)), [1, 2])
         if self._form() == GRAM:
             squared = self._gram()
         else:
@@ -238,14 +283,8 @@ class OuterSum(PerExampleGradient):
 
     def _lengths(self) -> tf.Tensor:
         """``||a_t|| ||d_t||`` of each place, ``[B, G, T]``."""
-        a2, d2 = self._squares()
+        a2, d2 = _squares(self.a, self.d)
         return tf.sqrt(a2) * tf.sqrt(d2)
-
-    def _squares(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """``||a_t||^2`` and ``||d_t||^2``. Squares below TINY read as 0, yet the other factor may be large: each sum of squares
-        is raised by what it lost."""
-        p, q = self.a.shape[3], self.d.shape[3]
-        return sum_of_squares(self.a, [3]) + p * TINY, sum_of_squares(self.d, [3]) + q * TINY
 
     def _of_places(self) -> float | tf.Tensor:
         """What a sum over all places errs by, as a share of the sum of their lengths."""
@@ -262,14 +301,18 @@ class OuterSum(PerExampleGradient):
 
     def weighted_sum(self, coefficients, keep=None):
         if self._built is not None and self._kept():
-            return tf.reshape(self._arranged(weighted_sum_of(self._built, coefficients, keep)[None]), self.shape)
-        a = rows(self.a, tf.not_equal(coefficients, 0) if keep is None else keep)
-        d = weighted(self.d, coefficients)
-        if a.shape[1] == 1:
-            total = tf.matmul(_flatten_places(a), _flatten_places(d), transpose_a=True)[None]
+            summed = weighted_sum_of(self._built, coefficients, keep, flat=True)
+            return tf.reshape(summed if self.layout is None else self._arranged(summed), self.shape)
+        keep = tf.not_equal(coefficients, 0) if keep is None else keep
+        if self._at_one_place is not None:
+            a, d = self._at_one_place
+            total = tf.matmul(rows(a, keep), weighted(d, coefficients), transpose_a=True)
+        elif self.a.shape[1] == 1:
+            a, d = (_flatten_places(values) for values in (rows(self.a, keep), weighted(self.d, coefficients)))
+            total = tf.matmul(a, d, transpose_a=True)
         else:
-            total = tf.einsum("bgtp,bgtq->gpq", a, d)
-        return tf.reshape(self._arranged(total[None]), self.shape)
+            total = tf.einsum("bgtp,bgtq->gpq", rows(self.a, keep), weighted(self.d, coefficients))
+        return total if total.shape == self.shape else tf.reshape(self._arranged(total[None]), self.shape)
 
     def inner_products(self, v):
         # Not by a matmul that broadcasts: TensorFlow 2.21 reads beyond its operand where a batch dimension is 1.
@@ -497,6 +540,12 @@ def _fold_places(values: tf.Tensor, batch: tf.Tensor) -> tf.Tensor:
     groups, width = values.shape[1], values.shape[3]
     values = tf.reshape(values, tf.stack([batch, -1, groups, tf.shape(values)[2], width]))
     return tf.reshape(tf.transpose(values, [0, 2, 1, 3, 4]), tf.stack([batch, groups, -1, width]))
+
+
+def _squares(a: tf.Tensor, d: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """``||a_t||^2`` and ``||d_t||^2``. Squares below TINY read as 0, yet the other factor may be large: each sum of squares
+    is raised by what it lost."""
+    return tuple(sum_of_squares(v, [len(v.shape) - 1]) + v.shape[-1] * TINY for v in (a, d))
 
 
 def _flatten_places(values: tf.Tensor) -> tf.Tensor:

@@ -50,13 +50,14 @@ def own_reduction(values, sample_weight, mask, reduction, dtype) -> tf.Tensor:
     summed = _row_sums(values)
     if reduction == "mean_with_sample_weight" and sample_weight is not None:
         return tf.math.divide_no_nan(summed, _row_sums(sample_weight))
-    if reduction in ("mean", "sum_over_batch_size", "mean_with_sample_weight"):
-        return tf.math.divide_no_nan(summed, _row_sums(tf.ones_like(values)))
+    if reduction in ("mean", "sum_over_batch_size", "mean_with_sample_weight") and len(values.shape) > 1:
+        size = values.shape[1:].num_elements()
+        return summed / size if size else tf.math.divide_no_nan(summed, _row_sums(tf.ones_like(values)))
     return summed
 
 
 def _row_sums(values: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(values, list(range(1, len(values.shape))))
+    return values if len(values.shape) == 1 else tf.reduce_sum(values, list(range(1, len(values.shape))))
 
 
 def _aligned(vector: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
@@ -170,7 +171,7 @@ class OwnLosses:
 
     Attributes:
         main: ``[B]``, what ``compute_loss`` says of each example.
-        activity: ``[B]``, activity regularisers.
+        activity: ``[B]``, activity regularisers; None without any.
         added: scalars from ``add_loss``, of the whole lot; what one example's share of them is, see ``objective``.
         outputs: ``[B]`` vectors, one an output, for Keras's loss metrics (only where there are several).
         reduces_by_itself: whether the loss was evaluated on batches of one, because it makes one number of a lot by
@@ -188,11 +189,11 @@ class OwnLosses:
         self.outputs: list[tf.Tensor] = []
         with without_weight_regularizers(model), self._added_at_zero():
             self.main = tf.cast(self._main(model, x, y, y_pred, sample_weight), tf.float32)
-        self.activity = tf.zeros([self.batch])
+        self.activity: tf.Tensor | None = None
         self.activity_of_the_lot: list[tuple[tf.Tensor, tf.Tensor]] = []  # of regularisers of the user's own
         for regularizer, output in record.activity:
             own = own_activity(regularizer, output)
-            self.activity += own
+            self.activity = own if self.activity is None else self.activity + own
             if type(regularizer) not in _SUMS_OF_ELEMENTS:
                 self.activity_of_the_lot.append((tf.cast(regularizer(output), tf.float32), own))
 
@@ -238,11 +239,11 @@ class OwnLosses:
 
     def own(self) -> tf.Tensor:
         """Each example's own loss, but for losses added for the whole lot, ``[B]``."""
-        return self.main + self.activity
+        return self.main if self.activity is None else self.main + self.activity
 
     def objective(self, shares: list[str]) -> tf.Tensor:
         """``sum_i L_i``. A loss added for the whole lot is the examples' ``"mean"`` or their ``"sum"``."""
-        value = tf.reduce_sum(self.main) + tf.reduce_sum(self.activity)
+        value = tf.reduce_sum(self.own())
         for loss, share in zip(self.added, shares, strict=True):
             value += loss * tf.cast(self.batch, tf.float32) if share == "mean" else loss
         return value
@@ -250,12 +251,13 @@ class OwnLosses:
     def reported(self, shares: list[str], present: tf.Tensor) -> tf.Tensor:
         """The mean of the present examples' losses, for Keras's loss metric (not private)."""
         count = tf.reduce_sum(tf.cast(present, tf.float32))
-        own = tf.where(present, self.main + self.activity, 0.0)
+        own = tf.where(present, self.own(), 0.0)
         added = [
             s if share == "mean" else s / tf.cast(self.batch, tf.float32)
             for s, share in zip(self.added, shares, strict=True)
         ]
-        return tf.math.divide_no_nan(tf.reduce_sum(own), count) + (tf.add_n(added) if added else 0.0)
+        mean = tf.math.divide_no_nan(tf.reduce_sum(own), count)
+        return mean + tf.add_n(added) if added else mean
 
 
 def own_activity(regularizer, output: tf.Tensor) -> tf.Tensor:

@@ -33,6 +33,7 @@ from tfdp.gradients.reuse import used_elsewhere
 from tfdp.gradients.rows import View
 from tfdp.gradients.state import KnownDraws, StateAssigned
 from tfdp.gradients.trial import PinnedState, Trial, dense, unpacked, values
+from tfdp.gradients.unoptimized import as_traced
 
 MOST_ATTEMPTS = 64
 ALLOWANCE = 1e-2  # of a norm: the most that it may allow for rounding, which shows where terms cancel by three digits
@@ -59,7 +60,8 @@ def prove(model: keras.Model, record_spec: Any, sample: Any = None, lot_size: in
     """
     state = PinnedState(model)
     try:
-        return _Coverage(Trial(model, record_spec, sample, state), lot_size).plan()
+        with as_traced():
+            return _Coverage(Trial(model, record_spec, sample, state), lot_size).plan()
     except TypeError as error:
         if "out of scope" not in str(error):
             raise
@@ -190,7 +192,7 @@ class _Coverage:
             x, y, sample_weight = unpacked(record)
             with tf.GradientTape(persistent=True) as tape:
                 forward = Forward(tape, self.trial.model, plan, x, y, sample_weight, secret)
-                own = forward.losses.main[row] + forward.losses.activity[row]
+                own = forward.losses.own()[row]
                 objective = forward.objective()
                 unscaled = objective / forward.scale
             reference = dense(tape.gradient(own, values(self.trial.model)), self.trial.model)

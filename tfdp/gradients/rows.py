@@ -19,7 +19,7 @@ from tfdp.gradients.layer_tree import flat_tensors
 from tfdp.gradients.made_up import size_of
 from tfdp.gradients.plan import Plan
 from tfdp.gradients.recording import Call
-from tfdp.gradients.trial import Trial, unpacked
+from tfdp.gradients.trial import Trial, traced, unpacked
 
 PROJECTIONS = 4
 _POOL = 2**16 + 1  # random numbers that projections are made of
@@ -60,7 +60,7 @@ class View:
         self.draws = self.reduces_by_itself = False
         self.folded: set[int] = set()  # by id, layers that see several rows an example
         spec = (trial.spec, tf.TensorSpec([None]), tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32), SEED)
-        self._function = tf.function(self._look, input_signature=spec, autograph=False)
+        self._function = traced(self._look, list(spec))
 
     @property
     def graph(self) -> tf.Graph:
@@ -89,7 +89,7 @@ class View:
 
     def _look(self, record, scales, factors, order, secret):
         x, y, sample_weight = unpacked(record)
-        with tf.GradientTape() as tape, following(order):
+        with tf.GradientTape(watch_accessed_variables=False) as tape, following(order):
             forward = Forward(tape, self.trial.model, self.plan, x, y, sample_weight, secret)
             losses, model = forward.losses, self.trial.model
             own = losses.own()

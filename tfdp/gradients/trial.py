@@ -1,6 +1,7 @@
 """What the self-proof runs on: a model, made-up records, and everything random or stateful pinned to one value."""
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,10 +12,22 @@ import tensorflow as tf
 from tfdp.gradients.draws import SEED
 from tfdp.gradients.layer_tree import all_layers, components, differentiable, map_tensors, seed_generators
 from tfdp.gradients.made_up import made_up_records
+from tfdp.gradients.once import computed_once
 from tfdp.gradients.rounding import NEARBY, persisting
 from tfdp.gradients.state import metrics_of, no_state_assigned
 
 ROUNDING = {"float16": 3e-2, "bfloat16": 2e-1}  # of a gradient in these types, when a lot's size changes
+
+
+def traced(function: Callable, signature: list) -> Callable:
+    """A function of the self-proof, traced once for lots of all sizes."""
+
+    @functools.wraps(function)
+    def lean(*arguments):
+        with computed_once():
+            return function(*arguments)
+
+    return tf.function(lean, input_signature=signature, autograph=False)
 
 
 class Trial:
@@ -33,8 +46,7 @@ class Trial:
 
     def function(self, of_lot_and_place):
         """Traced once for lots of all sizes: of a lot, a place in it and the seed of random numbers."""
-        signature = [self.spec, tf.TensorSpec([], tf.int32), SEED]
-        return tf.function(of_lot_and_place, input_signature=signature, autograph=False)
+        return traced(of_lot_and_place, [self.spec, tf.TensorSpec([], tf.int32), SEED])
 
     def run(self, function, lot: Any, *arguments: Any) -> Any:
         self.state.restore()
@@ -73,12 +85,18 @@ class Trial:
 
     def _loss_is_finite(self, record: Any) -> bool:
         """Run the model and its loss once on these records: whatever is wrong with them shows here."""
-        x, y, sample_weight = unpacked(map_tensors(tf.convert_to_tensor, record))
+        loops = any(isinstance(layer, keras.layers.RNN) for layer in all_layers(self.model))
+        loss_of = tf.function(self._loss_of, autograph=False) if loops else self._loss_of  # round by round is slow
+        loss = loss_of(map_tensors(tf.convert_to_tensor, record))
+        return bool(np.all(np.isfinite(keras.ops.convert_to_numpy(loss))))
+
+    def _loss_of(self, record: Any) -> tf.Tensor:
+        x, y, sample_weight = unpacked(record)
         with no_state_assigned(self.model):
             y_pred = self.model(x, training=False)
         loss = self.model._compute_loss(x, y, y_pred, sample_weight, training=False)
         self.model._clear_losses()
-        return bool(np.all(np.isfinite(keras.ops.convert_to_numpy(loss))))
+        return loss
 
 
 class PinnedState:

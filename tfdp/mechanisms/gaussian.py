@@ -133,8 +133,7 @@ class GaussianMechanism:
         """
         squared = lot.squared_norms(ellipsoid)
         finite = tf.math.is_finite(squared)
-        norms = tf.sqrt(tf.where(finite, squared, 1.0))
-        coefficients = tf.minimum(1.0, ROUNDING * self.l2_norm_clip / tf.maximum(norms, 1e-37))
+        coefficients = tf.minimum(1.0, ROUNDING * self.l2_norm_clip / tf.maximum(tf.sqrt(squared), 1e-37))
         coefficients = tf.where(finite & present, coefficients, 0.0)
         not_finite = tf.reduce_sum(tf.cast(present & ~finite, tf.int64))
         sums = lot.weighted_sum(coefficients)
@@ -153,10 +152,10 @@ class GaussianMechanism:
         # Noise depends on nothing, so that idle cores draw it during the pass; the noise of many weights would lie
         # beside the pass's own tensors all the while.
         with tf.control_dependencies(sums if sum(s.num_elements() for s in shapes) > _MANY_WEIGHTS else []):
-            noise = standard_normals(generator, shapes)
-        if ellipsoid is not None:
-            noise = [s * z for s, z in zip(ellipsoid.scales, noise, strict=True)]
-        return [s + stddev * tf.cast(z, s.dtype) for s, z in zip(sums, noise, strict=True)]
+            noise = standard_normals(generator, shapes, stddev if ellipsoid is None else 1.0)
+        if ellipsoid is not None:  # in this order nothing underflows that `ranges` let pass
+            noise = [stddev * (s * z) for s, z in zip(ellipsoid.scales, noise, strict=True)]
+        return [s + tf.cast(z, s.dtype) for s, z in zip(sums, noise, strict=True)]
 
     def privatise(
         self,

@@ -19,9 +19,10 @@ are also in K and move Z by less than 8e-15.
    - u in place of U' moves R by less than 1 / (K R): below 1e-9 / R for K >= 2^30, which fails with probability
      2^-45;
    - float64 rounds u and R: at most 1e-15 (R + 1 / R), and never more than 1.1e-8 near R = 0;
-   - cosine and sine are float32 functions of an angle that is reduced as a whole number, and R is rounded to float32: at most
-     4e-7 R (1.5e-7 seen), where rounding a float32 result alone costs up to 6e-8 |Z|. This moves no tail probability up to
-     10 standard deviations by more than a factor of 1 +- 1e-4.
+   - for many weights cosine and sine are float32 functions of an angle that is reduced as a whole number, and R is rounded to
+     float32: at most 4e-7 R (1.5e-7 seen), where rounding a float32 result alone costs up to 6e-8 |Z|. This moves no tail
+     probability up to 10 standard deviations by more than a factor of 1 +- 1e-4. For few weights both are float64, and the result
+     alone is rounded.
 3. Not claimed. Computed noise is discrete, and which floats a weight can take may depend on the data in its last
    bits (Mironov 2012, "On significance of the least significant bits for differential privacy"). Nothing here
    prevents that, and no number of this project accounts for it; ``tfdp.mechanisms.grid_noise`` does. The bits come from Philox, a statistical generator
@@ -30,7 +31,8 @@ are also in K and move Z by less than 8e-15.
 For many weights bits and map are compiled into one loop by XLA. What XLA takes to be dear (a logarithm, a division, a root) and finds used
 twice gets a loop of its own, and so would everything before it: so the logarithm is a polynomial, and the root is used once,
 in a complex product. For 1.46 million draws on one core that takes 10 ms, with TensorFlow's kernels for bits, logarithm,
-cosine and sine 32 ms, and ``tf.random.normal`` 26 ms. For few weights the loop would not pay for the 50 MB that XLA takes.
+cosine and sine 32 ms, and ``tf.random.normal`` 26 ms. For few weights the loop would not pay for the 50 MB that XLA takes: there
+TensorFlow's own functions do it, in a dozen operations where the polynomials are 130.
 """
 
 import functools
@@ -78,12 +80,15 @@ _SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(9))  # of sin
 _FLOAT32_TERMS = (6, 5)  # of both: 3e-10 and 2e-9
 
 
-def standard_normals(generator: SecretGenerator, shapes: Sequence[Sequence[int]]) -> list[tf.Tensor]:
-    """Independent standard normals (float32) for all ``shapes`` in one draw, with the guarantees of the module's docstring.
+def standard_normals(
+    generator: SecretGenerator, shapes: Sequence[Sequence[int]], stddev: float = 1.0
+) -> list[tf.Tensor]:
+    """Independent normals (float32) for all ``shapes`` in one draw, with the guarantees of the module's docstring.
 
     Args:
         generator: the secret bits.
         shapes: fully known shapes, one for each tensor.
+        stddev: what they are multiplied by.
 
     In a function that XLA compiles, call it within ``tfdp.gradients.compilation.compiling(xla=True)``.
     """
@@ -92,25 +97,20 @@ def standard_normals(generator: SecretGenerator, shapes: Sequence[Sequence[int]]
         return []
     sizes = [math.prod(shape) for shape in shapes]
     pairs = max(1, (sum(sizes) + 1) // 2)
-    flat = tf.reshape(_as_floats(_drawn(generator.reserve(pairs), pairs)), [-1])[: sum(sizes)]
-    parts = tf.split(flat, tf.constant(sizes, tf.int64), num=len(sizes))
-    return [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
+    flat = tf.reshape(_drawn(generator.reserve(pairs), pairs), [2 * pairs])
+    if stddev != 1.0:
+        flat *= stddev
+    parts = tf.split(flat, [*sizes, 2 * pairs - sum(sizes)])
+    return [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=False)]
 
 
 def _drawn(state: tf.Tensor, pairs: int) -> tf.Tensor:
+    """``[pairs, 2]``, float32."""
     if under_xla():
-        return _from_blocks(pairs, state)
+        return _as_floats(_from_blocks(pairs, state))
     if pairs >= MANY_PAIRS:
-        return _compiled(pairs)(state)
-    words = philox.from_kernel(state, pairs)
-    return _traced_once()(*words) if tf.inside_function() else normals_from_bits(*words)
-
-
-@functools.cache
-def _traced_once() -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """A call in every graph, where the map written out would take a good part of the time that tracing a small model takes."""
-    words = tf.TensorSpec([None], tf.uint64)
-    return tf.function(normals_from_bits, input_signature=[words, words], autograph=False)
+        return _as_floats(_compiled(pairs)(state))
+    return normals_by_kernels(*philox.from_kernel(state, pairs))
 
 
 def _from_blocks(pairs: int, state: tf.Tensor) -> tf.Tensor:
@@ -144,6 +144,13 @@ def normals_from_bits(radius_bits: tf.Tensor, angle_bits: tf.Tensor) -> tf.Tenso
     | 2**64 - 1   | any        | (0, 0)                                                     |
     """
     return tf.cast(tf.cast(radius(radius_bits, angle_bits), tf.float32), tf.complex64) * _direction(angle_bits)
+
+
+def normals_by_kernels(radius_bits: tf.Tensor, angle_bits: tf.Tensor) -> tf.Tensor:
+    """The same map by few operations, each with a kernel of its own: ``[pairs, 2]``, computed in float64 and rounded once."""
+    size = tf.sqrt(-2.0 * tf.math.log(uniform(radius_bits, angle_bits)))
+    angle = tf.cast(tf.bitcast(angle_bits, tf.int64), tf.float64) * (math.pi * 2.0**-63)
+    return tf.cast(tf.stack([size * tf.cos(angle), size * tf.sin(angle)], axis=1), tf.float32)
 
 
 def exact_normals_from_bits(radius_bits: tf.Tensor, angle_bits: tf.Tensor) -> tf.Tensor:

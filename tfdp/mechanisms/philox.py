@@ -47,10 +47,15 @@ def _from(first: tf.Tensor, above: tf.Tensor, key: tf.Tensor, count: int) -> tup
 
 def from_kernel(state: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
     """The same, ready made."""
-    words = tf.raw_ops.StatelessRandomUniformFullIntV2(
-        shape=tf.constant([count, 2], tf.int64), key=state[2:], counter=state[:2], alg=_ALGORITHM, dtype=tf.uint64
+    return tuple(tf.unstack(words_from_kernel(state, count), axis=1))
+
+
+def words_from_kernel(state: tf.Tensor, count: int) -> tf.Tensor:
+    """The same as ``[count, 2]``."""
+    counter, key = tf.split(state, [2, 1])
+    return tf.raw_ops.StatelessRandomUniformFullIntV2(
+        shape=tf.constant([count, 2], tf.int64), key=key, counter=counter, alg=_ALGORITHM, dtype=tf.uint64
     )
-    return tuple(tf.unstack(words, axis=1))
 
 
 def _philox(words: _Words, key: tuple[tf.Tensor, tf.Tensor]) -> _Words:

@@ -63,14 +63,17 @@ class SecretGenerator:
     def reserve(self, blocks: int) -> tf.Tensor:
         """The state (three ``uint64``) from which so many Philox blocks may be made: no other call gets these blocks."""
         self.reseed_after_fork()
-        # TensorFlow's own way to a counter and a key: it advances the counter at once, and sets replicas apart.
-        key, counter = self._generator._prepare_key_counter(tf.constant([blocks], tf.int64))
-        return tf.concat([counter, key], axis=0)
+        # TensorFlow's own way to a counter and a key: it advances the counter at once, and sets replicas apart by the key.
+        state = tf.bitcast(self._generator.skip(blocks), tf.uint64)
+        if self._generator._distribution_strategy is None:
+            return state
+        return tf.concat([state[:2], self._generator._preprocess_key(state[2:])], axis=0)
 
     def random_bits(self, words: int) -> tf.Tensor:
         """Independent uniform ``uint64`` values."""
         pairs = (words + 1) // 2
-        return tf.reshape(tf.stack(philox.from_kernel(self.reserve(pairs), pairs), axis=1), [-1])[:words]
+        drawn = tf.reshape(philox.words_from_kernel(self.reserve(pairs), pairs), [-1])
+        return drawn if words == 2 * pairs else drawn[:words]
 
     def reseed(self) -> None:
         """Draws a fresh state from the operating system, for all graphs that use this generator.

@@ -10,6 +10,7 @@ from tfdp.gradients import Plan, lot_gradients
 from tfdp.gradients.compilation import compiling
 from tfdp.gradients.draws import SEED
 from tfdp.gradients.layer_tree import map_tensors
+from tfdp.gradients.once import computed_once
 from tfdp.gradients.state import check_model
 from tfdp.gradients.traced import digest
 from tfdp.mechanisms import SecretGenerator
@@ -64,6 +65,7 @@ class Core:
         argument = None
         if secret is not None:
             argument = next(tensor for tensor in concrete.graph.inputs if tensor.op.name == "secret")
+        self._draws = secret is not None and _is_used(concrete.graph, argument)
         check_model(self._model, concrete.graph, argument, self._seeds, self._of_the_model, self._unreadable)
         return concrete
 
@@ -74,6 +76,8 @@ class Core:
     def _secret(self) -> tf.Tensor | None:
         if self._generator is None:
             return None
+        if not self._draws:
+            return tf.zeros(SEED.shape, SEED.dtype)
         # Below 2^62: Keras makes seeds of these numbers modulo 2^31 - 2, and adds small ones to them before.
         return tf.cast(tf.bitwise.right_shift(self._generator.random_bits(2), tf.constant(2, tf.uint64)), tf.int64)
 
@@ -88,7 +92,7 @@ class Core:
         return self._arguments, tf.TensorSpec([None], tf.bool), made[2:]
 
     def _run(self, x, y, sample_weight, present, ellipsoid, secret):
-        with compiling(xla=self._jit_compile):
+        with compiling(xla=self._jit_compile), computed_once():
             found = lot_gradients(self._model, self._plan, x, y, sample_weight, secret)
             self._of_the_model = len(tf.compat.v1.get_default_graph().get_operations())
             sums, not_finite = self._bounded_sum(found.gradients, present, *if_any(ellipsoid))
@@ -96,3 +100,8 @@ class Core:
         loss = found.losses.reported(self._plan.shares, present)
         masks = keras.tree.map_structure(lambda t: getattr(t, "_keras_mask", None), found.y_pred)
         return sums, not_finite, (found.y_pred, masks), loss, found.losses.outputs
+
+
+def _is_used(graph: tf.Graph, tensor: tf.Tensor) -> bool:
+    """Whether an operation of the graph, or the graph's caller, is given this tensor."""
+    return bool(tensor.consumers()) or any(output is tensor for output in graph.outputs)

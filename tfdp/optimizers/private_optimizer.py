@@ -125,7 +125,7 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         written by another thread) finds no step uncounted.
         """
         with tf.control_dependencies(self.book.count_step()):
-            gradients = [tf.identity(gradient) for gradient in gradients]
+            gradients = tf.identity_n(gradients)
             self.remember(state)
         with nothing_to_reduce(self.inner_optimizer):
             type(self.inner_optimizer).apply(self.inner_optimizer, gradients, variables)

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfdp.gradients import Plan
 from tfdp.gradients.layer_tree import differentiable, map_tensors
 from tfdp.gradients.losses import overrides_the_loss
+from tfdp.gradients.once import computed_once
 from tfdp.gradients.state import knowing_only, only_metrics_written
 from tfdp.mechanisms import GaussianMechanism, denoised
 from tfdp.mechanisms.gaussian import State
@@ -135,7 +136,8 @@ class PrivateStep:
     def _take(self, record, present) -> None:
         state = self.optimizer.state_of_mechanism
         ellipsoid = self.mechanism.ellipsoid(state)
-        sums, not_finite = self._sums(record, present, ellipsoid)
+        with computed_once():
+            sums, not_finite = self._sums(record, present, ellipsoid)
         self._release(state, sums, ellipsoid, not_finite, self.optimizer.generator)
 
     def _release(self, state, sums, ellipsoid, not_finite, generator) -> None:
@@ -146,9 +148,10 @@ class PrivateStep:
             self._finish(state, sums, ellipsoid, not_finite, generator)
 
     def _finish(self, state, sums, ellipsoid, not_finite, generator) -> None:
-        released, state = self._released(state, sums, ellipsoid, generator)
+        with computed_once():
+            released, state = self._released(state, sums, ellipsoid, generator)
         known = [t for t in tf.nest.flatten((released, state)) if tf.is_tensor(t)]
-        with knowing_only(self.model, known, self.optimizer.written, self.optimizer.not_noised):
+        with knowing_only(self.model, known, self.optimizer.written, self.optimizer.not_noised), computed_once():
             gradients = self._with_regularizers(released, self.trained)
             gradients = [tf.cast(g, v.dtype) for g, v in zip(gradients, self.trained, strict=True)]
             self.optimizer.release(gradients, self.trained, state)
@@ -238,14 +241,18 @@ class PrivateStep:
         """Keras's metrics over the records of the lot alone. They are not private."""
         model = self.model
         count = tf.reduce_sum(tf.cast(present, tf.float32))
+        kept = lambda t: tf.gather(t, tf.reshape(tf.where(present), [-1]))  # noqa: E731
         penalties = self._penalties(self.trained)
         model._loss_tracker.update_state(loss + (tf.add_n(penalties) if penalties else 0.0), sample_weight=count)
         if model._compile_loss is not None:
             for tracker, values in zip(model._compile_loss.metrics, outputs, strict=False):
-                tracker.update_state(tf.boolean_mask(values, present))
+                tracker.update_state(kept(values))
+        if model._compile_metrics is None and type(model).compute_metrics is keras.Model.compute_metrics:
+            return
         y_pred, masks = y_pred
-        kept = lambda t: tf.boolean_mask(t, present)  # noqa: E731
-        x, y, sample_weight, y_pred = map_tensors(kept, (x, y, sample_weight, y_pred))
+        if type(model).compute_metrics is not keras.Model.compute_metrics:  # Keras's own does not look at x
+            x = map_tensors(kept, x)
+        y, sample_weight, y_pred = map_tensors(kept, (y, sample_weight, y_pred))
         for value, mask in zip(keras.tree.flatten(y_pred), keras.tree.flatten(masks), strict=True):
             if mask is not None:
                 value._keras_mask = kept(mask)
@@ -291,14 +298,22 @@ def _is_lot(data: Any) -> bool:
 
 
 def _not_empty(record, present):
-    """A model can't be run on no rows: an empty lot becomes one of zeros, or empty texts, that is not present."""
-    empty = tf.equal(tf.shape(present)[0], 0)
+    """A model can't be run on no rows: an empty lot becomes one of zeros, or empty texts, that is not present.
 
-    def filled(t):
-        row = tf.concat([[1], tf.shape(t)[1:]], 0)
-        return tf.fill(row, "") if t.dtype == tf.string else tf.zeros(row, t.dtype)
+    Padding by nothing hands its input on as it is.
+    """
+    missing = tf.cast(tf.equal(tf.size(present), 0), tf.int32)
+    paddings: dict[int, tf.Tensor] = {}
 
     def one_row_at_least(t):
-        return tf.cond(empty, lambda: filled(t), lambda: tf.identity(t))
+        rank = len(t.shape)
+        if rank not in paddings:
+            paddings[rank] = tf.constant([[0, 1], *[[0, 0]] * (rank - 1)]) * missing
+        if t.dtype == tf.string:
+            filled = tf.raw_ops.PadV2(input=t, paddings=paddings[rank], constant_values="")
+        else:
+            filled = tf.raw_ops.Pad(input=t, paddings=paddings[rank])
+        filled.set_shape([None, *t.shape[1:]])
+        return filled
 
     return map_tensors(one_row_at_least, record), one_row_at_least(present)

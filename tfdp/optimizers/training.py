@@ -23,6 +23,7 @@ from tfdp.optimizers.fit_arguments import check_types, lots_of_fit
 from tfdp.optimizers.full_pass import FullPass, check_full_gradient
 from tfdp.optimizers.past import OpenLine
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
+from tfdp.optimizers.progress import told_if_long
 from tfdp.optimizers.replicas import Replicas, replicas_of
 from tfdp.optimizers.replicated_step import ReplicatedStep
 from tfdp.optimizers.run import Opening, Run
@@ -113,7 +114,8 @@ class PrivateTraining:
             sample, rows = lots.head(8), min(lots.batch_size, optimizer.max_physical_batch or lots.batch_size)
             prover = functools.partial(prove, model, lots.record_spec, sample, math.ceil(rows))
             self._step, self._about = None, about
-            self._step = kind(model, optimizer, lots.record_spec, lots.batch_size, prover)
+            with told_if_long(model, arguments["verbose"]):
+                self._step = kind(model, optimizer, lots.record_spec, lots.batch_size, prover)
             self._full_pass = None
             model.train_function = None
         arguments["callbacks"] = callbacks = _with_ours_first(arguments["callbacks"], self._opening())

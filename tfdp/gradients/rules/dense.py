@@ -5,7 +5,7 @@ import math
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.factored import Materialised, OuterSum
+from tfdp.gradients.factored import Materialised, OuterSum, in_shape
 from tfdp.gradients.rules.registry import at_pre_activation, rule
 
 
@@ -19,12 +19,12 @@ def bias_gradient(bias: keras.Variable, d: tf.Tensor) -> tuple[keras.Variable, M
 
 
 def places(values: tf.Tensor) -> tf.Tensor:
-    """``[N, ..., c]`` to ``[N, 1, T, c]``; a plain ``[N, c]`` keeps its one place visible to the cost model."""
+    """``[N, ..., c]`` to ``[N, 1, T, c]``; a plain ``[N, c]`` has one place."""
     if len(values.shape) == 2:
-        return values[:, None, None, :]
+        return values
     sizes = values.shape[1:-1]
     count = math.prod(sizes) if all(size is not None for size in sizes) else -1
-    return tf.reshape(values, tf.stack([tf.shape(values)[0], 1, count, values.shape[-1]]))
+    return in_shape(values, 1, count, values.shape[-1])
 
 
 @rule(keras.layers.Dense, tap=at_pre_activation)
@@ -78,8 +78,8 @@ def product(x: tf.Tensor, d: tf.Tensor, labels: tuple[str, str, str], shape) -> 
 def _grouped(values, labels, example, groups, t, columns, size) -> tf.Tensor:
     """``values`` as ``[N, G, T, columns]``."""
     order = [labels.index(c) for c in [example, *groups, *t, *columns]]
-    values = tf.transpose(values, order)
+    values = values if order == sorted(order) else tf.transpose(values, order)
     sizes = [values.shape[1 + len(groups) + i] for i in range(len(t))]
     count = math.prod(sizes) if all(s is not None for s in sizes) else -1
     width = math.prod(size[c] for c in columns)
-    return tf.reshape(values, tf.stack([tf.shape(values)[0], math.prod(size[c] for c in groups), count, width]))
+    return in_shape(values, math.prod(size[c] for c in groups), count, width)

@@ -5,7 +5,7 @@ import math
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.factored import OuterSum, Rows
+from tfdp.gradients.factored import OuterSum, Rows, in_shape
 from tfdp.gradients.layer_tree import instance_attribute
 from tfdp.gradients.rules.dense import places
 from tfdp.gradients.rules.registry import Tapped, at_output, rule
@@ -17,8 +17,7 @@ def ids_and_gradients(ids: tf.Tensor, d: tf.Tensor, height: int, width: int) -> 
     ids = tf.where(ids < 0, ids + height, ids)  # as keras.ops.take reads negative ids
     sizes = ids.shape[1:]
     count = math.prod(sizes) if all(size is not None for size in sizes) else -1
-    batch = tf.shape(ids)[0]
-    return tf.reshape(ids, tf.stack([batch, count])), tf.reshape(d, tf.stack([batch, count, width]))
+    return in_shape(ids, count), in_shape(d, count, width)
 
 
 def _looked_up(call, d):
@@ -39,6 +38,7 @@ def at_output_or_logits(layer, call, watch, args, kwargs) -> Tapped:
     cap = layer.logit_soft_cap
     with instance_attribute(layer, "logit_soft_cap", None):
         logits = call(*args, **kwargs)
+    watch(logits)
     capped = logits if cap is None else keras.ops.tanh(logits / cap) * cap
     return Tapped(capped, [logits], "reverse")
 

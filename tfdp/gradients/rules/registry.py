@@ -104,7 +104,10 @@ def copied(value: Any) -> Any:
 def at_output(layer: keras.Layer, call: Callable, watch: Callable, args: tuple, kwargs: dict) -> Tapped:
     """Taps at the layer's outputs (copies: a layer may hand on its input)."""
     output = keras.tree.map_structure(copied, call(*args, **kwargs))
-    return Tapped(output, tapped(output))
+    taps = tapped(output)
+    for tap in taps:
+        watch(tap)
+    return Tapped(output, taps)
 
 
 def at_pre_activation(layer: keras.Layer, call: Callable, watch: Callable, args: tuple, kwargs: dict) -> Tapped:
@@ -115,4 +118,5 @@ def at_pre_activation(layer: keras.Layer, call: Callable, watch: Callable, args:
         z = call(*args, **kwargs)
     finally:
         layer.__dict__["activation"] = activation
+    watch(z)
     return Tapped(z if activation is None else activation(z), [z])
