@@ -288,7 +288,7 @@ def test_layers_that_keep_or_show_a_lot_are_refused_by_name(name: str, tmp_path)
     model = compiled(stack(KEEPERS[name](tmp_path)))
     with pytest.raises(ValueError, match="'leaky'") as refusal:
         fit(model)
-    cures = ("Keep such state out", "Leave it out", "Leave tf.print out", "Write it with")
+    cures = ("Make what it keeps from the example", "Leave it out", "Leave tf.print out", "Write it with")
     assert any(cure in str(refusal.value) for cure in cures)
     assert model.optimizer.ledger.steps == 0
     assert int(model.optimizer.iterations) == 0

@@ -7,8 +7,12 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from keras.src.layers.preprocessing.image_preprocessing.base_image_preprocessing_layer import (
+    BaseImagePreprocessingLayer,
+)
 
 from tfdp.gradients.draws import SEED, drawing_from, following
+from tfdp.gradients.fixed_batch import fixed_batch_size
 from tfdp.gradients.layer_tree import all_layers, flat_tensors
 from tfdp.gradients.losses import OwnLosses
 from tfdp.gradients.made_up import size_of
@@ -174,12 +178,14 @@ def failure_message(trial: Trial, error: Exception, what: str) -> str:
         layer = None
     if layer is not None:
         return mixing_message(trial.model, layer)
+    if fixed := fixed_batch_size(trial.model):
+        return fixed
     found = layer_in_scope(trial.model, re.split(r"[/'\s{}]+", str(getattr(error, "message", ""))))
     where = "its loss, or a layer" if found is None else f"the layer {found.name!r} ({type(found).__name__})"
     return (
         f"The model {trial.model.name!r} can't be run on {what}: {where} fails ({type(error).__name__}). Lots are drawn at random, so "
         "private training needs a model and a loss that take lots of any size and any company, each example by itself. Look for labels "
-        "or shapes made of the number of examples (as in losses over pairs), and for a fixed batch size."
+        "or shapes made of the number of examples (as in losses over pairs)."
     )
 
 
@@ -191,7 +197,34 @@ def _called(model: keras.Model, layer: keras.Layer) -> str:
     return f"{'The model' if layer is model else 'The layer'} {layer.name!r} ({type(layer).__name__})"
 
 
+def _takes_one_image(layer: keras.Layer) -> bool:
+    try:
+        return isinstance(layer, BaseImagePreprocessingLayer) and len(layer.input.shape) == 3
+    except (AttributeError, ValueError):  # not called in a functional model, or several times
+        return False
+
+
+_TO_EACH_RECORD = "Do it to each record by itself before training, as in a map() of the data set."
+_CURES = {
+    keras.layers.BatchNormalization: (
+        "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it (layer.trainable = False)."
+    ),
+    keras.layers.MixUp: "It blends pairs of examples: leave it out, or use layers that change each image by itself.",
+    keras.layers.CutMix: "It pastes pieces of one example into another: leave it out, or use RandomErasing.",
+    keras.layers.MelSpectrogram: f"It scales to the loudest sound of the whole lot. {_TO_EACH_RECORD}",
+    keras.layers.RandomElasticTransform: (
+        f"In a graph, Keras gives all rows what it made of the first one. {_TO_EACH_RECORD}"
+    ),
+}
+
+
 def _cure(layer: keras.Layer) -> str:
-    if isinstance(layer, keras.layers.BatchNormalization):
-        return "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it (layer.trainable = False)."
+    for kind, cure in _CURES.items():
+        if isinstance(layer, kind):
+            return cure
+    if _takes_one_image(layer):
+        return (
+            "It takes an input of three axes for one image, whose height is then the number of examples. Give it (examples, height, width, "
+            "channels): keras.layers.Reshape before it, for example."
+        )
     return "Make it a function of one example: reduce over features or time, never over the first axis."

@@ -14,7 +14,7 @@ import tensorflow as tf
 from tfdp.gradients.draws import drawing_from
 from tfdp.gradients.factored import SUMMATION, PerExampleGradient, total
 from tfdp.gradients.layer_tree import all_layers, flat_tensors
-from tfdp.gradients.losses import OwnLosses, losses_of_one_device
+from tfdp.gradients.losses import OwnLosses, calls_of_the_loss, losses_of_one_device
 from tfdp.gradients.plan import Plan
 from tfdp.gradients.reads import noted_reads
 from tfdp.gradients.recording import Call, Recording, RuleFailed, by_the_rule_of, recording
@@ -156,7 +156,9 @@ class Forward:
         with no_state_assigned(model) as watched, drawing_from(secret) as self.drawn, noted_reads(model, self._note):
             with recording(model, plan.rules(self.scale), tape.watch, self.drawn) as self.record:
                 self.y_pred = model(x, training=True)
-            self.losses = OwnLosses(model, self.record, x, y, self.y_pred, sample_weight, plan.alone)
+                arguments = (x, y, self.y_pred, sample_weight)
+                calls = None if plan.alone else calls_of_the_loss(model, self.record, *arguments)
+            self.losses = OwnLosses(model, self.record, *arguments, plan.alone, calls)
         self.seeds = watched.seeds
 
     def _note(self, variable: keras.Variable, value: tf.Tensor) -> None:

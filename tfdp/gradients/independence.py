@@ -236,12 +236,10 @@ class Independence:
         return self.trial.close(found, [np.mean(own)]) or self.trial.close(found, [np.sum(own)])
 
     def _find_shares(self, view: View) -> None:
-        """Whether losses added for the whole lot are the examples' mean or sum: found by trying, first all alike."""
+        """Whether losses added for the whole lot are the examples' mean or sum, each of them by itself. What they seem to be,
+        then all alike, until rows show the same in any company."""
         count, plan = len(view.added_by), view.plan
-        candidates = [["mean"] * count, ["sum"] * count]
-        candidates += [["sum" if i == k else "mean" for i in range(count)] for k in range(count)]
-        candidates += [["mean" if i == k else "sum" for i in range(count)] for k in range(count)]
-        for plan.shares in candidates:
+        for plan.shares in (self._apparent_shares(view), ["mean"] * count, ["sum"] * count):
             with contextlib.suppress(_Misplaced):
                 base = _Base(self, view)
                 self._sizes(base)
@@ -252,6 +250,14 @@ class Independence:
         self._sizes(base)  # rows that are not the examples, whatever is added
         self._companies(base, unusual=True)
         raise MixesExamples(added_loss_message(view.added_by))
+
+    def _apparent_shares(self, view: View) -> list[str]:
+        """By what each loss makes of copies of one example: as much as of the example alone, or so many times that."""
+        sizes = np.zeros([2, len(view.added_by)])
+        for row in range(KEPT):
+            lots = [row], [row] * ROWS
+            sizes += [np.abs(np.stack(view(self.trial.records.rows(lot)).added)) for lot in lots]
+        return ["sum" if many > np.sqrt(ROWS) * one else "mean" for one, many in sizes.T]
 
 
 class _Base:

@@ -9,6 +9,7 @@ Weight regularisers are not part of ``L_i``: they don't depend on data and are a
 """
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ from tfdp.gradients.layer_tree import (
     instance_attribute,
     shallow_copy,
 )
+from tfdp.gradients.loss_calls import LotCalls
 from tfdp.gradients.per_example import MAP, VECTORIZED, each_example
 from tfdp.gradients.recording import Recording
 from tfdp.gradients.shadows import shadowed
@@ -129,6 +131,20 @@ def _marked(tensor: tf.Tensor, name: str) -> bool:
     return getattr(tensor, name, None) is not None
 
 
+def loss_of_records(model: keras.Model, x, y, y_pred, sample_weight) -> tf.Tensor:
+    """What ``compute_loss`` says of records that have values, and of the model's output for them.
+
+    In a graph, as in a step: of several outputs with ``loss=[f, None]`` Keras takes a tensor of values with as many rows as the
+    model has outputs for a list of targets, one an output.
+    """
+
+    @tf.function(autograph=False)
+    def loss(x, y, sample_weight):
+        return model._compute_loss(x, y, y_pred, sample_weight, training=False)
+
+    return loss(x, y, sample_weight)
+
+
 def overrides_the_loss(model: keras.Model) -> bool:
     return type(model).compute_loss is not keras.Model.compute_loss
 
@@ -166,6 +182,22 @@ class Tracker:
         self.value = value
 
 
+def _of_the_lot(model: keras.Model, *arguments) -> tf.Tensor:
+    """What ``compute_loss`` says of the lot, while the step keeps the losses of outputs."""
+    compile_loss = model._compile_loss and shallow_copy(model._compile_loss)
+    if compile_loss is not None:
+        compile_loss._metrics = [Tracker() for _ in compile_loss._metrics]
+    with instance_attribute(model, "_compile_loss", compile_loss):
+        return model._compute_loss(*arguments, training=True)
+
+
+def calls_of_the_loss(model: keras.Model, record: Recording, *arguments) -> LotCalls | None:
+    """The layers that a ``compute_loss`` of the user's own calls, called for the whole lot. To be made while ``record`` is."""
+    if not overrides_the_loss(model):
+        return None
+    return LotCalls(model, record, arguments, functools.partial(_of_the_lot, model))
+
+
 class OwnLosses:
     """The losses of one forward pass, an example at a time.
 
@@ -178,14 +210,24 @@ class OwnLosses:
             itself; ``of_the_lot`` is that number then.
     """
 
-    def __init__(self, model: keras.Model, record: Recording, x, y, y_pred, sample_weight, alone: bool = False):
+    def __init__(
+        self,
+        model: keras.Model,
+        record: Recording,
+        x,
+        y,
+        y_pred,
+        sample_weight,
+        alone: bool = False,
+        calls: LotCalls | None = None,
+    ):
         self.batch = tf.shape(flat_tensors(x)[0])[0]
         self.added = [tf.reduce_sum(tf.cast(loss, tf.float32)) for loss in added_losses(model)]
         adding = [(layer, len(layer._losses)) for layer in all_layers(model) if layer._losses]
         self.added_by = [layer.name for layer, count in adding for _ in range(count)]
         self._adding = adding if overrides_the_loss(model) else []
         model._clear_losses()
-        self.reduces_by_itself, self._alone = False, alone
+        self.reduces_by_itself, self._alone, self._calls = False, alone, calls
         self.outputs: list[tf.Tensor] = []
         with without_weight_regularizers(model), self._added_at_zero():
             self.main = tf.cast(self._main(model, x, y, y_pred, sample_weight), tf.float32)
@@ -202,10 +244,7 @@ class OwnLosses:
         arguments = (x, y, y_pred, sample_weight)
         if overrides_the_loss(model):
             self.reduces_by_itself = True
-            with metrics_at_rest(model):
-                own = own_values(lambda parts, _: model._compute_loss(*parts, training=True), arguments)
-            self.of_the_lot(model, *arguments)  # for the metrics that it keeps by itself
-            return own
+            return self._by_compute_loss(model, arguments)
         if compile_loss is None:
             return tf.zeros([self.batch])
         own = shallow_copy(compile_loss)
@@ -217,14 +256,24 @@ class OwnLosses:
         self.reduces_by_itself = any(flat.loss.reduces_by_itself for flat in own._flat_losses)
         return value
 
+    def _by_compute_loss(self, model: keras.Model, arguments: tuple) -> tf.Tensor:
+        calls = self._calls
+        outputs = [] if calls is None else calls.outputs
+
+        def loss(parts, _):
+            at_hand = contextlib.nullcontext() if calls is None else calls.at_hand(*parts)
+            with metrics_at_rest(model), at_hand:
+                return model._compute_loss(*parts[0], training=True)
+
+        own = own_values(loss, (arguments, outputs))
+        if calls is None:
+            self.of_the_lot(model, *arguments)  # for the metrics that it keeps by itself
+        return own
+
     def of_the_lot(self, model: keras.Model, x, y, y_pred, sample_weight) -> tf.Tensor:
         """What ``compute_loss`` itself says of the whole lot, without the losses counted elsewhere."""
-        compile_loss = model._compile_loss and shallow_copy(model._compile_loss)
-        if compile_loss is not None:
-            compile_loss._metrics = [Tracker() for _ in compile_loss._metrics]
-        shadows = (without_weight_regularizers(model), self._added_at_zero())
-        with shadows[0], shadows[1], instance_attribute(model, "_compile_loss", compile_loss):
-            return tf.cast(model._compute_loss(x, y, y_pred, sample_weight, training=True), tf.float32)
+        with without_weight_regularizers(model), self._added_at_zero():
+            return tf.cast(_of_the_lot(model, x, y, y_pred, sample_weight), tf.float32)
 
     @contextlib.contextmanager
     def _added_at_zero(self) -> Iterator[None]:

@@ -34,14 +34,16 @@ class Sight:
         tensors: ``[n, B, 1 + projections]`` of each tensor that a recorded call is made of: size and projections of the row.
         of_the_lot: what a loss that makes one number of a lot says of this one, and activity regularisers; each with ``[B]``,
             what it says of each row alone.
+        added: what each loss added for the whole lot is.
     """
 
     own: np.ndarray
     tensors: np.ndarray
     of_the_lot: list[tuple[np.ndarray, np.ndarray]]
+    added: list[np.ndarray]
 
     def rows(self, places: Any) -> "Sight":
-        return Sight(self.own[places], self.tensors[:, places], self.of_the_lot)
+        return Sight(self.own[places], self.tensors[:, places], self.of_the_lot, self.added)
 
     @property
     def values(self) -> list[np.ndarray]:
@@ -81,11 +83,11 @@ class View:
         counts = [{"mean": float(size), "sum": 1.0, "none": 0.0}[share] for share in shares]
         factors = np.zeros(0) if not counts else np.asarray(counts)
         arguments = (np.float32(scales), np.float32(factors), np.int32(order))
-        own, tensors, of_the_lot, rows = self.trial.run(self._function, lot, *arguments, self.trial.secret)
+        own, tensors, of_the_lot, added, rows = self.trial.run(self._function, lot, *arguments, self.trial.secret)
         self.folded |= {
             id(layer) for layer, r in zip(self._rows_of, rows, strict=True) if r > size > 1 and r % size == 0
         }
-        return Sight(own, tensors, of_the_lot)
+        return Sight(own, tensors, of_the_lot, added)
 
     def _look(self, record, scales, factors, order, secret):
         x, y, sample_weight = unpacked(record)
@@ -114,7 +116,7 @@ class View:
         stacked = tf.stack(tensors) if tensors else tf.zeros([0, forward.batch, 1 + PROJECTIONS])
         with_rows = [call for call in calls if call.rows_of_its_own]
         self._rows_of = [call.layer for call in with_rows]
-        return own, stacked, of_the_lot, [tf.shape(call.taps[0])[0] for call in with_rows]
+        return own, stacked, of_the_lot, losses.added, [tf.shape(call.taps[0])[0] for call in with_rows]
 
 
 def by_row(tensor: tf.Tensor, batch: tf.Tensor, number: int) -> tf.Tensor:

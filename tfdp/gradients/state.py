@@ -295,7 +295,9 @@ def _assigned_message(
     layer = next((layer for layer in all_layers(model) if assigned is not None and _holds(layer, assigned)), None)
     if layer is None and place is not None:
         layer = layer_in_scope(model, place.name.split("/"))
-    cure = "Keep such state out of training, or freeze the layer (layer.trainable = False)."
+    cure = "Make what it keeps from the example in each call, or keep it constant in training (assign it before fit, or if training is False)."
+    if isinstance(layer, keras.layers.SpectralNormalization):
+        cure = "Use its layer as it is, with kernel_constraint= or kernel_regularizer= to keep its weights small."
     if isinstance(layer, keras.layers.BatchNormalization):
         cure = "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it (layer.trainable = False)."
     what = f"its variable {assigned.name!r}" if assigned is not None else f"something it keeps ({how})"

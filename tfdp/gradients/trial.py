@@ -10,7 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.gradients.draws import SEED
+from tfdp.gradients.fixed_batch import told_if_fixed
 from tfdp.gradients.layer_tree import all_layers, components, differentiable, map_tensors, seed_generators
+from tfdp.gradients.losses import loss_of_records
 from tfdp.gradients.made_up import made_up_records
 from tfdp.gradients.once import computed_once
 from tfdp.gradients.rounding import NEARBY, persisting
@@ -37,7 +39,8 @@ class Trial:
         self.model, self.spec, self.state = model, record_spec, state
         self.round_number = 0  # of the random numbers every run is pinned to
         self.tolerance = max([1e-3, *(ROUNDING.get(layer.compute_dtype, 0.0) for layer in all_layers(model))])
-        self.records = made_up_records(record_spec, sample, self._loss_is_finite)
+        with told_if_fixed(model):
+            self.records = made_up_records(record_spec, sample, self._loss_is_finite)
 
     @property
     def secret(self) -> tf.Tensor:
@@ -94,7 +97,7 @@ class Trial:
         x, y, sample_weight = unpacked(record)
         with no_state_assigned(self.model):
             y_pred = self.model(x, training=False)
-        loss = self.model._compute_loss(x, y, y_pred, sample_weight, training=False)
+        loss = loss_of_records(self.model, x, y, y_pred, sample_weight)
         self.model._clear_losses()
         return loss
 

@@ -114,6 +114,8 @@ def _wrap_compile(original):
                 "LossScaleOptimizer around a private optimizer would skip noised steps. Compile with the private optimizer "
                 "itself: float16 gradients are scaled inside the private step."
             )
+        if isinstance(optimizer, keras.optimizers.MultiOptimizer):
+            _check_parts(optimizer)
         private = isinstance(optimizer, PrivateOptimizer)
         if private:
             _check_model(self, optimizer)
@@ -183,13 +185,24 @@ def _check_model(model: keras.Model, optimizer: PrivateOptimizer) -> None:
         if getattr(type(model), name) is not getattr(definer, name) or on_instance:
             raise ValueError(
                 f"{type(model).__name__} has a {name} of its own, which private training would have to replace: its "
-                "updates would not be clipped and noised. Put what it does into call() and compute_loss()."
+                "updates would not be clipped and noised. Put what it does into call() and compute_loss(), with add_loss or self.losses "
+                "for what layers add, and leave the step to fit. Of several networks with optimizers of their own, as in a GAN, make a model "
+                "for each, in which the others are frozen: what sees records (a discriminator) gets the private optimizer."
             )
     other = _trained_by(optimizer)
     if other is not None and other is not model and getattr(training_of(other), "optimizer", None) is optimizer:
         raise ValueError(
             f"This optimizer already trains the model {other.name!r}, and its ledger speaks of that one. Make an optimizer "
             "for each model."
+        )
+
+
+def _check_parts(optimizer: keras.optimizers.MultiOptimizer) -> None:
+    if any(isinstance(part, PrivateOptimizer) for part in optimizer.optimizers):
+        raise ValueError(
+            "A private optimizer inside MultiOptimizer would clip the gradients of its own weights alone, not those of the others. "
+            "Turn them around: tfdp.PrivateOptimizer(keras.optimizers.MultiOptimizer(...), "
+            "tfdp.mechanisms.GaussianMechanism(l2_norm_clip=..., noise_multiplier=...)), with ordinary optimizers inside."
         )
 
 

@@ -9,7 +9,8 @@ from tfdp.gradients.layer_tree import instance_attribute
 
 ONLY_FIT = (
     "A private optimizer moves weights only inside model.fit, where lots are drawn, gradients clipped and noised, and "
-    "the ledger written. Write model.compile(optimizer=...) and model.fit(x, y, batch_size=expected_lot_size)."
+    "the ledger written. Write model.compile(optimizer=...) and model.fit(x, y, batch_size=expected_lot_size). A train_step or a loop of your "
+    "own can't use it: put its loss into call() and compute_loss() of a model that fit trains."
 )
 
 

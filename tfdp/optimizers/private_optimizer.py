@@ -8,6 +8,7 @@ from keras.src.utils import tracking
 from tfdp.accounting import Budget, Event, FitRecord, Ledger, NotPrivateEvent, checks
 from tfdp.mechanisms import GaussianMechanism, SecretGenerator
 from tfdp.mechanisms.gaussian import State, if_any
+from tfdp.optimizers.attributes import check_settable
 from tfdp.optimizers.book import Book, Untracked
 from tfdp.optimizers.inner import ONLY_FIT, check_inner, nothing_to_reduce, refuse_apply
 from tfdp.optimizers.saved_ledger import TEXTS, as_array, as_text, read_texts
@@ -83,6 +84,12 @@ class PrivateOptimizer(keras.optimizers.Optimizer):
         self.denoise = denoise
         self._begin_counting()
         self._secret = Untracked(SecretGenerator(noise_seed))
+        self._is_made = True
+
+    def __setattr__(self, name, value):
+        if self.__dict__.get("_is_made", False):
+            check_settable(self, name, value)
+        super().__setattr__(name, value)
 
     def _begin_counting(self) -> None:
         """Of nothing yet: the ledger, what the mechanism remembers, and gradients that were not finite."""

@@ -16,6 +16,7 @@ from tfdp.gradients.state import knowing_only, only_metrics_written
 from tfdp.mechanisms import GaussianMechanism, denoised
 from tfdp.mechanisms.gaussian import State
 from tfdp.optimizers.core import Core
+from tfdp.optimizers.metric_errors import told_by_name
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 
 _ONE_AT_A_TIME = threading.RLock()  # two models may share layers, whose calls are recorded
@@ -102,9 +103,15 @@ class PrivateStep:
         """Steps may be taken from now on.
 
         Raises:
-            ValueError: other weights are trainable than those that the step was proven for.
+            ValueError: other weights are trainable than those that the step was proven for, or the mechanism is another one than
+                when the ledger's line was opened.
         """
         self._check_trained()
+        if not _same_mechanism(self.mechanism, self.optimizer.mechanism):
+            raise ValueError(
+                "The mechanism's settings were changed while fit runs (by a callback), and they are settled when it begins. Call fit again "
+                "for steps with other settings: the ledger then has a line for each."
+            )
         self._open.assign(True)
 
     def _check_trained(self) -> None:
@@ -256,7 +263,8 @@ class PrivateStep:
         for value, mask in zip(keras.tree.flatten(y_pred), keras.tree.flatten(masks), strict=True):
             if mask is not None:
                 value._keras_mask = kept(mask)
-        model.compute_metrics(x, y, y_pred, sample_weight)
+        with told_by_name(model):
+            model.compute_metrics(x, y, y_pred, sample_weight)
 
 
 def _bounds_alike(one: GaussianMechanism, other: GaussianMechanism) -> bool:

@@ -15,7 +15,9 @@ import tensorflow as tf
 from tfdp.accounting import Event, NotPrivateEvent
 from tfdp.data import DeclaredDataset, PoissonBatches
 from tfdp.gradients import prove
+from tfdp.gradients.fixed_batch import told_if_fixed
 from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensors
+from tfdp.gradients.losses import loss_of_records
 from tfdp.gradients.precision import full_precision, refuse_reduced_precision
 from tfdp.gradients.remat import without_rematerialisation
 from tfdp.gradients.state import no_state_assigned, only_metrics_written, refuse_stateful
@@ -252,9 +254,9 @@ class PrivateTraining:
         x, y, sample_weight = (*record, None, None)[:3]
         compiled = [part for part in (model._compile_loss, model._compile_metrics) if part is not None]
         if not all(layer.built for layer in all_layers(model)) or not all(part.built for part in compiled):
-            with no_state_assigned(model):
+            with no_state_assigned(model), told_if_fixed(model):
                 y_pred = model(x, training=False)
-                model._compute_loss(x, y, y_pred, sample_weight, training=False)
+                loss_of_records(model, x, y, y_pred, sample_weight)
                 model.compute_metrics(x, y, y_pred, sample_weight)
             model._clear_losses()
             model.reset_metrics()
