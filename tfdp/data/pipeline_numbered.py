@@ -16,6 +16,7 @@ from tfdp.data.pipeline_graph import (
     ONE_OUT_OF_ONE,
     ONE_RECORD_AT_A_TIME,
     REASON_AGAINST_PRIVACY,
+    REFUSED,
     REPEATING,
     inspect,
 )
@@ -63,6 +64,8 @@ def _read(node: tf.data.Dataset, cached: bool, keep: bool) -> Numbered:
         (below,) = inputs_of(node)
         found = _read(below, cached, keep)
         return found if kind == "Cache" and not keep else TRANSFORMATIONS[kind](node, found)
+    if kind in REFUSED:
+        raise ValueError(f"{REFUSED[kind]}.")
     if not cached:
         raise NotNumbered(
             f"there are no record numbers in the part called {kind} (if the records fit into memory, write cache(): it is then read once)"
@@ -76,7 +79,7 @@ def _read_once(node: tf.data.Dataset) -> Numbered:
         raise NotNumbered(f"the part called {kind_of(node)} takes batches apart, whose records may have met in them")
     endless = cardinality_of(node) == tf.data.INFINITE_CARDINALITY
     if endless or any(kind_of(part) in REPEATING and not is_once(part) for part in nodes_of(node)):
-        raise NotNumbered(f"the part called {kind_of(node)} repeats its records")
+        raise NotNumbered(f"the part called {kind_of(node)} repeats its records (make_csv_dataset: num_epochs=1)")
     try:
         blocks = [tf.nest.flatten(block) for block in node.batch(_READ_AT_ONCE)]
     except tf.errors.InvalidArgumentError as error:

@@ -14,11 +14,9 @@ from tfdp.data.poisson import PoissonBatches
 
 _SEEN = {ONE_OUT_OF_ONE, f"{TOGETHER}."}  # what is left to the user's word, because no pipeline can show it
 _CURE = (
-    "Give fit the arrays, or a dataset whose records can be read by number (from_tensor_slices, range, zip, map, cache, shuffle, "
-    "batch, repeat, as in keras.utils.image_dataset_from_directory): lots are then drawn for you. Or say how it samples: "
-    'tfdp.data.declare_sampling(dataset, "shuffled", size=number_of_records, batch_size=...), after '
-    "dataset.apply(tf.data.experimental.assert_cardinality(batches)) where TensorFlow does not know the number of batches; "
-    "records repeat after batch() only (make_csv_dataset: num_epochs=1)"
+    "Give fit the arrays, or a dataset made by from_tensor_slices(), zip(), map(), cache(), shuffle(), batch() and repeat(), as those of "
+    "keras.utils are: lots are then drawn for you. Or say how it samples: "
+    'tfdp.data.declare_sampling(dataset, "shuffled", size=number_of_records, batch_size=...)'
 )
 
 
