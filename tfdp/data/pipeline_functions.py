@@ -39,7 +39,10 @@ _CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
 _CONDITIONS = {"If", "StatelessIf", "Case", "StatelessCase"}
 _LOOPS = {"While", "StatelessWhile"}
 _ASSIGNING = {"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"}
-_WRITING = {"ResourceScatterUpdate", "ResourceScatterAdd", "LookupTableInsertV2"}
+_WRITING = {
+    "ResourceScatterUpdate",
+    "ResourceScatterAdd",
+}  # not tables: KerasHub's tokenizers keep in one what words become
 _OF_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 _CURE = "Make each record of its own content alone; for random numbers use tf.random.stateless_uniform and the like"
