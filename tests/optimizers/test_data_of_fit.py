@@ -23,9 +23,14 @@ def generator():
 
 
 UNDECLARED = {
-    "tf.data.Dataset": (lambda: tf.data.Dataset.from_tensor_slices((tiny.X, tiny.Y)).batch(4), "declare_sampling"),
+    "of a generator": (lambda: tf.data.Dataset.from_generator(generator, output_signature=tf.TensorSpec([])), "cache"),
+    "repeated without end": (
+        lambda: tf.data.Dataset.from_tensor_slices((tiny.X, tiny.Y)).batch(4).repeat(),
+        "steps_per_epoch",
+    ),
+    "no batches": (lambda: tf.data.Dataset.from_tensor_slices((tiny.X, tiny.Y)), r"batch\(batch_size\)"),
     "generator": (generator, "arrays"),
-    "PyDataset": (Batches, "arrays"),
+    "PyDataset": (Batches, "declare_sampling"),
     "Dataset among inputs": (lambda: {"a": tf.data.Dataset.from_tensor_slices(tiny.X)}, "declare_sampling"),
 }
 

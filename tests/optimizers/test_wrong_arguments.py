@@ -111,11 +111,8 @@ def test_a_mechanism_is_asked_for():
 
 
 WRONG_FIT = {
-    "batch_size above n": ({"batch_size": tiny.SIZE + 1}, f"batch_size={tiny.SIZE}"),
-    "Keras's default batch_size above n": ({}, f"batch_size={tiny.SIZE}"),
     "batch_size of 0": ({"batch_size": 0}, "batch_size.*at least 1"),
     "half a record": ({"batch_size": 2.5}, "batch_size.*whole number"),
-    "batch_size above public_size": ({"batch_size": 5, "public_size": 4}, "batch_size=4"),
     "public_size of 0": ({"batch_size": 1, "public_size": 0}, "public_size.*at least 1"),
     "split with public_size": ({"batch_size": 2, "public_size": 8, "validation_split": 0.5}, "validation_data"),
     "two kinds of weights": (

@@ -3,11 +3,14 @@
 import dataclasses
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from tfdp.accounting import Shuffled, checks
 from tfdp.data import pipeline_graph
+from tfdp.data.fixed_batches import passes_over
 
+_FIXED_BATCHES = "Each record is in at most one batch of the PyDataset, until its on_epoch_end()."
 _FIX = "Write it as dataset.shuffle(...).batch(batch_size).repeat()"
 
 
@@ -72,7 +75,9 @@ def _with_presence(record: tuple[Any, ...], batch_size: int) -> tuple[tuple[Any,
         return tf.nest.map_structure(tf.identity, record), tf.ones([rows], tf.bool)
 
 
-def declare_sampling(dataset: tf.data.Dataset, how: str, *, size: int, batch_size: int) -> DeclaredDataset:
+def declare_sampling(
+    dataset: tf.data.Dataset | keras.utils.PyDataset, how: str, *, size: int, batch_size: int
+) -> DeclaredDataset:
     """Says how a dataset of one's own samples, so that it can be trained on and accounted for.
 
     "shuffled": a pass visits disjoint batches, so that a record enters at most one batch a pass. Accounted
@@ -97,21 +102,25 @@ def declare_sampling(dataset: tf.data.Dataset, how: str, *, size: int, batch_siz
     >>> declared = tfdp.data.declare_sampling(ds, "shuffled", size=len(x), batch_size=256)
 
     Args:
-        dataset: gives batches of x, (x, y) or (x, y, sample_weight).
+        dataset: gives batches of x, (x, y) or (x, y, sample_weight). Of a `keras.utils.PyDataset` nothing can be seen: that each
+            record is in at most one of its batches, until `on_epoch_end()`, is your word.
         how: "shuffled".
         size: the number of records.
         batch_size: the number of records in a batch; the last one of a pass may have fewer.
     """
     _check_name(how)
+    fixed = isinstance(dataset, keras.utils.PyDataset)
+    if fixed:
+        dataset = passes_over(dataset)
     if not isinstance(dataset, tf.data.Dataset):
         raise ValueError(
-            f"A tf.data.Dataset is declared, not a {type(dataset).__name__}; fit takes arrays as they are."
+            f"A tf.data.Dataset is declared, or a keras.utils.PyDataset, not a {type(dataset).__name__}; fit takes arrays as they are."
         )
     sampling = Shuffled(size, batch_size, 1)  # checks both numbers
     size, batch_size = sampling.size, sampling.batch_size
     _check_batched(dataset.element_spec, batch_size)
     found = pipeline_graph.inspect(dataset, size)
-    unchecked = list(found.unchecked)
+    unchecked = [_FIXED_BATCHES] if fixed else list(found.unchecked)
     if not _check_record_count(found.record_counts, size):
         unchecked.append(f"The dataset holds {size} records.")
     steps_per_pass = _steps_per_pass(dataset, found.pass_batches, size, batch_size)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfdp.data.pipeline_nodes import cardinality_of, function_graph, kind_of
+from tfdp.data.pipeline_nodes import cardinality_of, function_graph, inputs_of, is_constant, kind_of
 
 Marks = frozenset[str]
 ELEMENT, TABLE, OUTSIDE, RANDOM = "element", "table", "outside", "random"
@@ -39,6 +39,10 @@ _CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
 _CONDITIONS = {"If", "StatelessIf", "Case", "StatelessCase"}
 _LOOPS = {"While", "StatelessWhile"}
 _ASSIGNING = {"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"}
+_WRITING = {
+    "ResourceScatterUpdate",
+    "ResourceScatterAdd",
+}  # not tables: KerasHub's tokenizers keep in one what words become
 _OF_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 _CURE = "Make each record of its own content alone; for random numbers use tf.random.stateless_uniform and the like"
@@ -49,6 +53,10 @@ _READS_AT_RANDOM = (
 _READS_A_DATASET = (
     "A map() reads another data set, so that a record may enter several times a pass. Join what belongs to one record "
     "with zip(), before shuffle()"
+)
+_CARRIES_ON = (
+    "A map() writes what it makes of a record into a variable, where it may enter what becomes of other records. Make each record "
+    "of its own content alone; what needs all of them (means, vocabularies) is computed beforehand"
 )
 _SAME_AGAIN = (
     "{name}() brings the same data set for each of its elements, so that every record enters several times a pass. Let the "
@@ -79,7 +87,9 @@ def check_function(dataset: tf.data.Dataset, size: int) -> None:
     if graph is None:
         return
     seen = _Seen(size)
-    brought = seen.outputs_of(graph, _marks_of_inputs(graph, size))
+    brought = seen.outputs_of(graph, _marks_of_inputs(graph, size, _constants(dataset)))
+    if seen.carries_on:
+        raise ValueError(f"{_CARRIES_ON}.")
     if seen.reads_at_random:
         raise ValueError(f"{_READS_AT_RANDOM}.")
     if seen.reads_a_dataset:
@@ -110,6 +120,16 @@ def is_a_number(dataset: tf.data.Dataset, size: int) -> bool:
     return not seen.has_tables and not seen.kinds & (_OF_PYTHON | _READING)
 
 
+def draws(dataset: tf.data.Dataset) -> bool:
+    """Whether the function of this map() may give something else the next time."""
+    graph = function_graph(dataset)
+    if graph is None:
+        return True
+    seen = _Seen(0)
+    seen.outputs_of(graph, _marks_of_inputs(graph, 0))
+    return bool(seen.kinds & _OF_PYTHON) or any(_RANDOM.search(kind) for kind in seen.kinds)
+
+
 def counts(scan: tf.data.Dataset) -> bool:
     """Whether this scan() is that of Dataset.counter()."""
     graph = function_graph(scan)
@@ -123,7 +143,7 @@ class _Seen:
     def __init__(self, size: int):
         self._size = size
         self.kinds: set[str] = set()
-        self.reads_at_random = self.reads_a_dataset = self.has_tables = False
+        self.reads_at_random = self.reads_a_dataset = self.has_tables = self.carries_on = False
 
     def outputs_of(self, graph: tf.Graph, given: Sequence[Marks]) -> list[Marks]:
         """The marks of a graph's outputs, with these of its inputs."""
@@ -195,6 +215,8 @@ class _Seen:
         at_random |= operation.type in _LOOKING_UP and RANDOM in places and ELEMENT not in places
         if own and TABLE in own[0] and (at_random or operation.type in _SHUFFLING):
             self.reads_at_random = True
+        if operation.type in _ASSIGNING | _WRITING and any(ELEMENT in marks for marks in own[1:]):
+            self.carries_on = True
 
 
 def _after(operation: tf.Operation, own: list[Marks]) -> Marks:
@@ -208,9 +230,22 @@ def _after(operation: tf.Operation, own: list[Marks]) -> Marks:
     return found - {TABLE} if ELEMENT in found and operation.type not in _JOINING else found
 
 
-def _marks_of_inputs(graph: tf.Graph, size: int) -> list[Marks]:
+def _marks_of_inputs(graph: tf.Graph, size: int, constants: Sequence[bool] = ()) -> list[Marks]:
+    """Of what the pipeline gives the function, and of what it captured. Of the former some may be constants."""
     captured = {id(inside): _of_captured(outside, size) for outside, inside in graph.captures}
-    return [captured.get(id(tensor), frozenset({ELEMENT})) for tensor in graph.inputs]
+    marks = [captured.get(id(tensor), frozenset({ELEMENT})) for tensor in graph.inputs]
+    for place, constant in enumerate(constants):
+        if constant:
+            marks[place] = _table(graph.inputs[place].shape, size)
+    return marks
+
+
+def _constants(dataset: tf.data.Dataset) -> list[bool]:
+    """Which tensors of its elements are the same in all of them: what zip() joins to the records."""
+    (given,) = inputs_of(dataset)
+    if kind_of(given) != "Zip":
+        return []
+    return [is_constant(part) for part in inputs_of(given) for _ in tf.nest.flatten(part.element_spec)]
 
 
 def _of_captured(tensor: tf.Tensor, size: int) -> Marks:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from tfdp.data.pipeline_functions import counts, is_a_number
-from tfdp.data.pipeline_nodes import cardinality_of, inputs_of, is_once, kind_of, nodes_of, ways_of
+from tfdp.data.pipeline_nodes import cardinality_of, inputs_of, is_constant, is_once, kind_of, nodes_of, ways_of
 
 TOGETHER = "zip() joins parts of one and the same record"
 _IN_ORDER = {"Zip", "Map", "ParallelMap", "Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch", "Unbatch", "Rebatch"}
@@ -49,8 +49,15 @@ def numbers(dataset: tf.data.Dataset, size: int) -> list[tf.data.Dataset]:
     return [source for source in found if "Variant" not in map(kind_of, nodes_of(source))]
 
 
-def check_joins(dataset: tf.data.Dataset, size: int) -> Iterator[str]:
-    """Raises ValueError where one record can be seen to enter twice. Yields what stands on the user's word."""
+def check_joins(dataset: tf.data.Dataset, size: int, with_constants: bool = False) -> Iterator[str]:
+    """Raises ValueError where one record can be seen to enter twice. Yields what stands on the user's word.
+
+    Args:
+        dataset: the pipeline.
+        size: its number of records.
+        with_constants: whether zip() may join one tensor that is repeated, as a map() may capture it: only where a record is said
+            to be an element, for elements may be windows of that tensor.
+    """
     in_any_order = dataset.options().deterministic is False
     for node in nodes_of(dataset):
         if kind_of(node) == "Zip":
@@ -58,7 +65,8 @@ def check_joins(dataset: tf.data.Dataset, size: int) -> Iterator[str]:
             if len(sources) > 1:
                 yield f"{TOGETHER}."
                 for part in (part for source in sources for part in _parts(source, size)):
-                    _check_order(part, in_any_order)
+                    if not (with_constants and is_constant(part)):
+                        _check_order(part, in_any_order)
         if kind_of(node) == "Concatenate":
             _check_concatenation(*inputs_of(node))
 

@@ -49,6 +49,11 @@ def is_once(repeat: tf.data.Dataset) -> bool:
         return False
 
 
+def is_constant(repeat: tf.data.Dataset) -> bool:
+    """Whether it brings one tensor again and again: a zip() with it is as good as capturing the tensor."""
+    return kind_of(repeat) == "Repeat" and [kind_of(node) for node in inputs_of(repeat)] == ["Tensor"]
+
+
 def function_graph(dataset: tf.data.Dataset) -> tf.Graph | None:
     """The graph of the function of a map(), flat_map(), interleave() or scan(); None if it can't be seen."""
     for name in ("_map_func", "_scan_func"):

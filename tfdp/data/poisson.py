@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from tfdp.accounting import FullBatch, Poisson, checks
 from tfdp.data.lots import Buckets, Consecutive, PoissonLots
+from tfdp.data.numbered import NotNumbered
+from tfdp.data.pipeline_records import FromPipeline
 from tfdp.data.records import Records
 from tfdp.data.stream import stream
 
@@ -30,8 +32,7 @@ class PoissonBatches:
     | case                                    | what happens                                       |
     |-----------------------------------------|----------------------------------------------------|
     | a lot with no record                    | comes through with 0 rows                          |
-    | `batch_size` = number of records        | `sampling` is a `FullBatch`                        |
-    | `batch_size` > number of records        | ValueError (unless `public_size` says otherwise)   |
+    | `batch_size` >= number of records       | every record in every lot, as in Keras: a `FullBatch` |
     | float64, float16, bfloat16 values       | cast to `keras.config.floatx()`, as Keras does     |
     | one `sample_weight` for several outputs | serves each of them, as in Keras                   |
     | `sampling_seed` given                   | the same lots every time: no claim of privacy      |
@@ -44,25 +45,27 @@ class PoissonBatches:
 
     Args:
         x: an array (numpy, memory map, tensor, pandas frame), an h5py dataset, a nested structure of these,
-            or a random-access source with `__len__` and `__getitem__` (and `__getitems__`, used where there
+            a `tf.data.Dataset` whose records can be read by number (`tfdp.data.pipeline_numbered`; its own shuffle(), batch() and
+            repeat() are taken off), or a random-access source with `__len__` and `__getitem__` (and `__getitems__`, used where there
             is one). The items of a source may be whole records: tuples `(x, y)` or `(x, y, sample_weight)`,
             dicts with exactly these keys, or what a `tfds.data_source` with supervised keys gives.
         y: targets, like x, or None.
         sample_weight: weights of the records, like y, or None.
-        batch_size: the expected number of records in a lot.
+        batch_size: the expected number of records in a lot; at most their number, or `public_size`, counts.
         public_size: a rounded number of records that anyone may know, in place of the number itself: rate and
             steps are computed from it, and neighbours differ by one record more or less.
         sampling_seed: for tests only.
 
     Attributes:
         size: the number of records.
-        batch_size, public_size: as given.
+        batch_size, public_size: as given, batch_size at most the number of records.
         sampling_rate: batch_size / (public_size or size).
         steps_per_epoch: ceil((public_size or size) / batch_size).
         sampling: how lots are drawn, for the ledger.
         expected_rows: the expected number of rows of a lot from here: batch_size, or the shard's part of it.
         record_spec: what the record of a lot looks like: a tuple of tensor specs with leading dimension None.
         seeded: whether there is a `sampling_seed`.
+        unchecked: what could not be seen of a `tf.data.Dataset`, as sentences.
     """
 
     def __init__(
@@ -75,22 +78,12 @@ class PoissonBatches:
         public_size: int | None = None,
         sampling_seed: int | None = None,
     ):
+        if isinstance(x, tf.data.Dataset):
+            x = _by_number(x)
+        self.unchecked: tuple[str, ...] = x.unchecked if isinstance(x, FromPipeline) else ()
         self._records = Records(x, y, sample_weight)
-        self.batch_size = _positive_int("batch_size", batch_size)
         self.public_size = None if public_size is None else _positive_int("public_size", public_size)
-        # With a public size the number of records is secret, so no check and no message may depend on it.
-        if self.public_size is not None and self.batch_size > self.public_size:
-            raise ValueError(
-                f"batch_size={self.batch_size} is the expected number of records in a lot and can't exceed "
-                f"public_size={self.public_size}. Write batch_size={self.public_size} (every record in every "
-                "lot) or less."
-            )
-        if self.public_size is None and self.batch_size > self._records.size:
-            raise ValueError(
-                f"batch_size={self.batch_size} is the expected number of records in a lot, but there are "
-                f"{self._records.size} records. Write batch_size={self._records.size} (every record in every "
-                "lot) or less."
-            )
+        self.batch_size = min(_positive_int("batch_size", batch_size), self._counted_size)
         if sampling_seed is not None:
             sampling_seed = checks.count(
                 "sampling_seed", sampling_seed, "write a whole number, or None for secret lots"
@@ -194,6 +187,16 @@ class PoissonBatches:
         part._first = self._first + self._stride * index
         part._stride = self._stride * count
         return part
+
+
+def _by_number(dataset: tf.data.Dataset) -> FromPipeline:
+    try:
+        return FromPipeline(dataset)
+    except NotNumbered as reason:
+        raise ValueError(
+            f"The records of this tf.data.Dataset can't be read by number: {reason}. Give the arrays or the source it was made "
+            'from, or say how it samples: tfdp.data.declare_sampling(dataset, "shuffled", size=, batch_size=).'
+        ) from reason
 
 
 def _positive_int(name: str, value: Any) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.data import columns
+from tfdp.data.pipeline_records import FromPipeline
 
 
 class Records:
@@ -37,7 +38,7 @@ class Records:
         self.cheap = all(column.cheap for column in self._columns)
         record = tuple(parts.values())
         spec = tf.nest.map_structure(lambda column: None if column is None else column.spec, record)
-        whole_records = y is None and isinstance(parts["x"], columns.FromSource)
+        whole_records = y is None and isinstance(parts["x"], columns.FromSource | FromPipeline)
         self.spec = _unwrapped(spec) if whole_records else spec
 
     @property
@@ -118,8 +119,8 @@ def map_leaves(function: Callable[[Any, str], Any], value: Any, name: str) -> An
 def _column(value: Any, name: str) -> columns.Column | None:
     """The reader that fits the value. What reads row by row comes before `__array__`, which may copy."""
     _refuse_what_has_no_rows(value, name)
-    if value is None:
-        return None
+    if value is None or isinstance(value, FromPipeline):
+        return value
     if isinstance(value, np.ndarray):
         return columns.InMemory(value, name)
     if tf.is_tensor(value):

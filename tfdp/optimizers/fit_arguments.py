@@ -5,9 +5,10 @@ from typing import Any
 import keras
 import tensorflow as tf
 from keras.src.trainers.data_adapters import array_slicing, data_adapter_utils
+from keras.src.trainers.data_adapters.tf_dataset_adapter import make_class_weight_map_fn
 
 from tfdp.accounting import checks
-from tfdp.data import DeclaredDataset, PoissonBatches
+from tfdp.data import DeclaredDataset, PoissonBatches, understood
 from tfdp.gradients.losses import overrides_the_loss
 
 KERAS_BATCH_SIZE = 32
@@ -25,6 +26,18 @@ def lots_of_fit(arguments: dict, public_size: int | None) -> tuple[PoissonBatche
     split = arguments.pop("validation_split")
     _refuse_unknown_sampling(x)
     _check_split(split)
+    if isinstance(x, tf.data.Dataset):
+        _refuse_extra(
+            x, {"y": y, "sample_weight": sample_weight, "batch_size": batch_size, "validation_split": split or None}
+        )
+        if class_weight is not None:
+            x = x.map(make_class_weight_map_fn(class_weight))
+        found = understood(x, public_size)
+        if arguments["verbose"] != 0:
+            print(found.said)
+        if arguments["steps_per_epoch"] is None:
+            arguments["steps_per_epoch"] = found.steps_per_epoch
+        return _with_lots(found.lots, arguments)
     if split and public_size is not None:
         raise ValueError(
             "validation_split can't go with public_size: one record more would move another one across the boundary. Split "
@@ -37,10 +50,7 @@ def lots_of_fit(arguments: dict, public_size: int | None) -> tuple[PoissonBatche
             "class_weight": class_weight,
             "batch_size": batch_size,
         }
-        given |= {"validation_split": split or None, "public_size": public_size}
-        extra = [name for name, value in given.items() if value is not None]
-        if extra:
-            raise ValueError(f"{type(x).__name__} brings its own {', '.join(extra)}: leave them out of fit.")
+        _refuse_extra(x, given | {"validation_split": split or None, "public_size": public_size})
         lots = x
     else:
         if split and arguments["validation_data"] is None:
@@ -62,12 +72,24 @@ def lots_of_fit(arguments: dict, public_size: int | None) -> tuple[PoissonBatche
         )
     if arguments["steps_per_epoch"] is None:
         arguments["steps_per_epoch"] = lots.steps_per_epoch
+    return _with_lots(lots, arguments)
+
+
+def _with_lots(
+    lots: PoissonBatches | DeclaredDataset, arguments: dict
+) -> tuple[PoissonBatches | DeclaredDataset, dict]:
     if arguments["steps_per_epoch"] is None:
         raise ValueError("A dataset that repeats without end needs steps_per_epoch=.")
     if arguments["validation_batch_size"] is None and arguments["validation_data"] is not None:
         arguments["validation_batch_size"] = None if _is_pipeline(arguments["validation_data"]) else lots.batch_size
     arguments["shuffle"] = False  # lots are random as they come
     return lots, arguments
+
+
+def _refuse_extra(data: Any, given: dict) -> None:
+    extra = [name for name, value in given.items() if value is not None]
+    if extra:
+        raise ValueError(f"{type(data).__name__} brings its own {', '.join(extra)}: leave them out of fit.")
 
 
 def _with_whole_numbers(arguments: dict) -> dict:
@@ -123,16 +145,23 @@ def _is_pipeline(data: Any) -> bool:
 
 
 def _refuse_unknown_sampling(x: Any) -> None:
-    if isinstance(x, tf.data.Dataset):
+    if isinstance(x, keras.utils.PyDataset):
         raise ValueError(
-            "How a tf.data.Dataset samples its batches can't be seen, and the privacy of the run depends on it. Give fit the "
-            "arrays (lots are then drawn for you), or tfdp.data.PoissonBatches(...), or say how it samples: "
-            'tfdp.data.declare_sampling(dataset, "shuffled", size=number_of_records, batch_size=...).'
+            f"Which records are in which batch of a {type(x).__name__} can't be seen, and the privacy of the run depends on it. If each "
+            'is in one batch at most, say so: tfdp.data.declare_sampling(dataset, "shuffled", size=number_of_records, batch_size=...); '
+            "that is accounted without amplification. With arrays, or a source whose __getitem__(i) is record number i and whose "
+            "__len__ is their number, lots are drawn for you, at more privacy for the same noise."
         )
-    if isinstance(x, keras.utils.PyDataset) or (hasattr(x, "__next__") and not hasattr(x, "__getitem__")):
+    if hasattr(x, "__next__") and not hasattr(x, "__getitem__"):
         raise ValueError(
-            f"How a {type(x).__name__} samples its batches can't be known, and the privacy of the run depends on it. Give fit "
-            "arrays or a random-access source (anything with __len__ and __getitem__): lots are then drawn for you."
+            "How a generator samples its batches can't be known, and the privacy of the run depends on it. Give fit arrays or a "
+            "random-access source (anything with __len__ and __getitem__): lots are then drawn for you. A generator of single "
+            "records, each once: tf.data.Dataset.from_generator(...).cache().batch(...), which is read once."
+        )
+    if type(x).__module__.split(".")[0] == "grain":
+        raise ValueError(
+            "How a grain data set samples its batches can't be seen. Give fit its source, or arrays: lots are then drawn for you. A KerasHub "
+            "task preprocesses with tf.data if it is given a tf.data.Dataset: tf.data.Dataset.from_tensor_slices((x, y)).batch(...)."
         )
     if type(x).__module__.startswith("torch.utils.data") and type(x).__name__ == "DataLoader":
         raise ValueError("How a DataLoader samples its batches can't be known. Give fit its dataset or arrays.")

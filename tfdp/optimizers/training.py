@@ -160,7 +160,7 @@ class PrivateTraining:
             planned=0,
             weights=sum(math.prod(v.shape) for v in self.model.trainable_variables),
             steps_per_pass=lots.steps_per_pass if declared else None,
-            unchecked=lots.unchecked if declared else (),
+            unchecked=lots.unchecked,
             watchers=watchers_of(_listed(arguments["callbacks"]), training_metrics_of(self.model), validated),
         )
 

@@ -1,0 +1,160 @@
+"""A tf.data pipeline as a column of records that are read by number."""
+
+import dataclasses
+import threading
+
+import numpy as np
+import tensorflow as tf
+
+from tfdp.data.numbered import NotNumbered, Numbered
+from tfdp.data.pipeline_functions import draws
+from tfdp.data.pipeline_graph import ONE_OUT_OF_ONE
+from tfdp.data.pipeline_joins import check_joins
+from tfdp.data.pipeline_numbered import numbered
+
+_AT_ONCE = 16  # records that are made at the same time
+_FEW = 4  # records on which functions are tried
+OWN_ELEMENT = (
+    "One record is one element of the data set. What several elements are made of, such as a time step in many windows, is in "
+    "several records"
+)
+
+
+class FromPipeline:
+    """The records of a dataset, each read by its number, whatever shuffle(), batch() and repeat() would have done with them.
+
+    Functions of map() are called anew for every record that is read, so that random ones draw anew. What the dataset caches in
+    memory is read once.
+
+    Attributes:
+        size, spec, cheap, read: as of any column (`tfdp.data.columns`).
+        batch_size: of the dataset's batch(); None if it has none.
+        unchecked: what could not be seen of it and stands on the user's word, as sentences.
+
+    Raises:
+        NotNumbered: records of this dataset can't be read by number.
+        ValueError: a record can be seen to enter another one.
+    """
+
+    def __init__(self, dataset: tf.data.Dataset):
+        found = numbered(dataset)
+        self.size, self.batch_size = int(found.size), found.batch_size
+        of_maps = (ONE_OUT_OF_ONE, f"{OWN_ELEMENT}.") if found.maps or found.unchecked else ()
+        self.unchecked = tuple(
+            dict.fromkeys((*of_maps, *found.unchecked, *check_joins(dataset, self.size, with_constants=True)))
+        )
+        self.cheap = found.vectorised and not found.after and found.kept is None
+        self._rows = _Rows(found)
+        try:
+            first = self._rows.read(np.zeros(1, np.int64))
+            _check_rows(found, self._rows)
+        except tf.errors.InvalidArgumentError as error:
+            if not found.maps:
+                raise
+            raise NotNumbered(
+                "a map() fails on a record, or a batch of one record, alone, or gives records of several shapes"
+            ) from error
+        leaves = [
+            tf.TensorSpec((None, *rows.shape[1:]), spec.dtype)
+            for rows, spec in zip(first, tf.nest.flatten(dataset.element_spec), strict=True)
+        ]
+        self.spec = tf.nest.pack_sequence_as(dataset.element_spec, leaves)
+
+    def read(self, members: np.ndarray) -> list[np.ndarray]:
+        if not len(members):
+            specs = tf.nest.flatten(self.spec)
+            return [
+                np.empty((0, *s.shape[1:]), object if s.dtype == tf.string else s.dtype.as_numpy_dtype) for s in specs
+            ]
+        try:
+            return self._rows.read(members)
+        except tf.errors.InvalidArgumentError as error:
+            raise ValueError(
+                "The records of the data set can't be put into one lot. They need one shape each: resize or pad them in a map(). A "
+                "map() after batch() is called with a batch of one record: what it pads to needs a fixed length."
+            ) from error
+
+
+class _Rows:
+    """Reads rows by number, many at once."""
+
+    def __init__(self, found: Numbered):
+        self._found = found
+        self._kept = None if found.kept is None else _Kept(found.kept)
+        self._lot = tf.function(self._made_of, autograph=False, reduce_retracing=True)
+
+    def read(self, numbers: np.ndarray) -> list[np.ndarray]:
+        places = self._found.places(numbers)
+        with tf.device("CPU:0"):
+            given = [places] if self._kept is None else self._kept.read(places)
+            return [rows.numpy() for rows in self._lot(*map(tf.convert_to_tensor, given))]
+
+    def _made_of(self, *given: tf.Tensor) -> list[tf.Tensor]:
+        found = self._found
+        if found.vectorised and not found.after:
+            return found.element(*given)
+        elements = [tf.TensorSpec(tensor.shape[1:], tensor.dtype) for tensor in given]
+        one = tf.function(self._one, autograph=False).get_concrete_function(*elements)
+        rows = [tf.TensorSpec(made.shape, made.dtype) for made in one.structured_outputs]
+        return tf.map_fn(lambda row: one(*row), given, fn_output_signature=rows, parallel_iterations=_AT_ONCE)
+
+    def _one(self, *given: tf.Tensor) -> list[tf.Tensor]:
+        record = self._found.element(*given)
+        if not self._found.after:
+            return record
+        return [tf.squeeze(tensor, 0) for tensor in self.after([tensor[tf.newaxis] for tensor in record])]
+
+    def after(self, batch: list[tf.Tensor]) -> list[tf.Tensor]:
+        """What becomes of a batch after batch()."""
+        for function in self._found.after:
+            batch = function(*batch)
+        return batch
+
+
+def _check_rows(found: Numbered, rows: _Rows) -> None:
+    """Raises ValueError where a map() after batch() can be seen to make a record's row of its neighbours as well.
+
+    Such a function would not do to a record alone what it is there for.
+    """
+    if not found.after:
+        return
+    numbers = np.arange(min(found.size, found.batch_size, _FEW))
+    batch = _Rows(dataclasses.replace(found, after=())).read(numbers)
+    together = [part.numpy() for part in rows.after([tf.convert_to_tensor(part) for part in batch])]
+    alone = rows.read(numbers)
+    random = any(draws(node) for node in found.maps)
+    if not all(
+        one.shape == other.shape and (random or _alike(one, other)) for one, other in zip(alone, together, strict=True)
+    ):
+        raise ValueError(
+            "A map() after batch() makes a record's row of its neighbours as well (of the batch's mean, of their order, of the length of "
+            "the longest). Private training draws its own lots, and a record must be what it is alone: write such a map() before batch(), "
+            "with fixed lengths, or leave it out."
+        )
+
+
+def _alike(one: np.ndarray, other: np.ndarray) -> bool:
+    if one.dtype.kind != "f":
+        return np.array_equal(one, other)
+    return np.allclose(one, other, rtol=1e-3, atol=1e-5 * np.max(np.abs(other), initial=0.0), equal_nan=True)
+
+
+class _Kept:
+    """Rows that are read once and kept in memory, as cache() would."""
+
+    def __init__(self, found: Numbered):
+        self._rows = _Rows(found)
+        self._have = np.zeros(int(found.size), bool)
+        self._store: list[np.ndarray] = []
+        self._writing = threading.Lock()
+
+    def read(self, numbers: np.ndarray) -> list[np.ndarray]:
+        with self._writing:
+            missing = np.unique(numbers[~self._have[numbers]])
+            if len(missing):
+                new = self._rows.read(missing)
+                self._store = self._store or [np.empty((len(self._have), *rows.shape[1:]), rows.dtype) for rows in new]
+                for store, rows in zip(self._store, new, strict=True):
+                    store[missing] = rows
+                self._have[missing] = True
+        return [store[numbers] for store in self._store]
