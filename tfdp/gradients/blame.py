@@ -15,7 +15,7 @@ from tfdp.gradients.made_up import size_of
 from tfdp.gradients.recording import recording
 from tfdp.gradients.rows import by_row
 from tfdp.gradients.rules.registry import Rule, Tapped, copied
-from tfdp.gradients.state import layer_in_scope
+from tfdp.gradients.state import BATCH_NORM_CURE, layer_in_scope
 from tfdp.gradients.trial import Trial, unpacked
 
 
@@ -193,5 +193,5 @@ def _called(model: keras.Model, layer: keras.Layer) -> str:
 
 def _cure(layer: keras.Layer) -> str:
     if isinstance(layer, keras.layers.BatchNormalization):
-        return "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it (layer.trainable = False)."
+        return BATCH_NORM_CURE
     return "Make it a function of one example: reduce over features or time, never over the first axis."
