@@ -84,7 +84,7 @@ class _Copying:
         if not layer.variables:  # it may have learned something that its config does not say, such as a vocabulary
             return layer
         parts = parts_to_replace(layer)
-        copy = type(layer).from_config(layer.get_config())
+        copy = _as_configured(layer)
         return ReplacedInside(copy, [self(part) for part in parts], name=layer.name) if parts else copy
 
     def copy_states(self) -> None:
@@ -100,6 +100,16 @@ class _Copying:
                     own = {}
                     old.save_own_variables(own)
                     new.load_own_variables(own)
+
+
+def _as_configured(layer: keras.Layer) -> keras.Layer:
+    try:
+        return type(layer).from_config(layer.get_config())
+    except Exception as error:
+        raise TypeError(
+            f"The layer {layer.name!r} can't be copied, because {type(layer).__name__} can't be made of its config: let its __init__ take "
+            "**kwargs and hand them to super().__init__(**kwargs), and its get_config return all other arguments."
+        ) from error
 
 
 def _call(layer: keras.Layer, *args: Any, **kwargs: Any) -> Any:
