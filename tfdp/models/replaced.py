@@ -1,5 +1,6 @@
 """A copy of a model in which other layers stand where there was batch normalization."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -81,7 +82,9 @@ class _Copying:
             how = {} if isinstance(layer, keras.Sequential) else {"call_function": _call}
             with instance_attribute(layer, "compiled", False):
                 return keras.models.clone_model(layer, clone_function=self, **how)
-        if not layer.variables:  # it may have learned something that its config does not say, such as a vocabulary
+        if (
+            not isinstance(layer, keras.Layer) or not layer.variables
+        ):  # an operation; or a layer with no more than a vocabulary
             return layer
         parts = parts_to_replace(layer)
         copy = _as_configured(layer)
@@ -89,7 +92,8 @@ class _Copying:
 
     def copy_states(self) -> None:
         """Weights, and what is trainable: a model's layers after the model."""
-        for layer, copy in reversed(self._copies.values()):
+        copied = [pair for pair in self._copies.values() if pair[0] is not pair[1]]
+        for layer, copy in reversed(copied):
             for old, new in _side_by_side(layer, copy):
                 new.trainable = old.trainable
                 if isinstance(new, keras.layers.GroupNormalization) and mixes_by_norm(old):
@@ -103,8 +107,13 @@ class _Copying:
 
 
 def _as_configured(layer: keras.Layer) -> keras.Layer:
+    own = {
+        getattr(one, "__name__", type(one).__name__): one if inspect.isfunction(one) else type(one)
+        for one in vars(layer).values()
+    }
     try:
-        return type(layer).from_config(layer.get_config())
+        with keras.saving.custom_object_scope(own):  # initializers and the like that nobody registered
+            return type(layer).from_config(layer.get_config())
     except Exception as error:
         raise TypeError(
             f"The layer {layer.name!r} can't be copied, because {type(layer).__name__} can't be made of its config: let its __init__ take "
