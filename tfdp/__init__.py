@@ -24,7 +24,19 @@ _OPTIMIZERS = (
     "NoisySGD",
     "PrivateOptimizer",
 )
-_ROOMS = ("accounting", "audit", "callbacks", "data", "erm", "gradients", "mechanisms", "noise", "optimizers", "report")
+_ROOMS = (
+    "accounting",
+    "audit",
+    "callbacks",
+    "data",
+    "erm",
+    "gradients",
+    "mechanisms",
+    "models",
+    "noise",
+    "optimizers",
+    "report",
+)
 
 _OF_REPORT = ("explain", "privacy_statement")
 

@@ -1,4 +1,4 @@
-"""Registers the optimizers with Keras whichever of the two is imported first.
+"""Registers optimizers and layers with Keras whichever of the two is imported first.
 
 ``keras.models.load_model`` finds a class only after its module was imported. Importing Keras from tfdp would make
 ``import tfdp.accounting`` slow, so a tfdp that is imported before Keras waits for it.
@@ -11,7 +11,7 @@ import sys
 
 
 class _AfterKeras(importlib.abc.MetaPathFinder):
-    """Lets Keras be loaded as ever, then imports the optimizers.
+    """Lets Keras be loaded as ever, then imports what is registered.
 
     Where it is a module of tfdp that imports Keras, the optimizers can't be imported before that module is complete: then they
     come at its end. Not later: with ``model.compile(tfdp.NoisySGD(...))`` Python looks ``compile`` up before it sees the optimizer.
@@ -30,18 +30,23 @@ class _AfterKeras(importlib.abc.MetaPathFinder):
 
             def exec_module(module):
                 load(module)
-                _import_optimizers_after(name)
+                _import_rooms_after(name)
 
             spec.loader.exec_module = exec_module
         return spec
 
 
-def _import_optimizers_after(name: str) -> None:
+def _import_rooms_after(name: str) -> None:
     """If this module's end is that of all modules of tfdp that were being imported, and Keras is there."""
     others = [module for other, module in sys.modules.items() if other.startswith("tfdp.") and other != name]
     if "keras" in sys.modules and not any(map(_is_loading, others)):
         sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _AfterKeras)]
-        importlib.import_module("tfdp.optimizers")
+        _import_rooms()
+
+
+def _import_rooms() -> None:
+    for room in ("optimizers", "models"):
+        importlib.import_module(f"tfdp.{room}")
 
 
 def _is_loading(module) -> bool:
@@ -51,6 +56,6 @@ def _is_loading(module) -> bool:
 def register() -> None:
     """Now if Keras is there, else as soon as it is."""
     if "keras" in sys.modules:
-        importlib.import_module("tfdp.optimizers")
+        _import_rooms()
     else:
         sys.meta_path.insert(0, _AfterKeras())

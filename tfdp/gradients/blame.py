@@ -19,7 +19,7 @@ from tfdp.gradients.made_up import size_of
 from tfdp.gradients.recording import recording
 from tfdp.gradients.rows import by_row
 from tfdp.gradients.rules.registry import Rule, Tapped, copied
-from tfdp.gradients.state import layer_in_scope
+from tfdp.gradients.state import BATCH_NORM_CURE, layer_in_scope
 from tfdp.gradients.trial import Trial, unpacked
 
 
@@ -206,9 +206,7 @@ def _takes_one_image(layer: keras.Layer) -> bool:
 
 _TO_EACH_RECORD = "Do it to each record by itself before training, as in a map() of the data set."
 _CURES = {
-    keras.layers.BatchNormalization: (
-        "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it (layer.trainable = False)."
-    ),
+    keras.layers.BatchNormalization: BATCH_NORM_CURE,
     keras.layers.MixUp: "It blends pairs of examples: leave it out, or use layers that change each image by itself.",
     keras.layers.CutMix: "It pastes pieces of one example into another: leave it out, or use RandomErasing.",
     keras.layers.MelSpectrogram: f"It scales to the loudest sound of the whole lot. {_TO_EACH_RECORD}",

@@ -38,6 +38,11 @@ _USE_KERAS_RANDOM = (
     "like, in its call: private training gives it seeds that nobody knows. For dropout use keras.layers.Dropout."
 )
 
+BATCH_NORM_CURE = (
+    'tfdp.models.without_batch_norm(model) makes a copy of the model with keras.layers.GroupNormalization in its place; with by="frozen", '
+    "with batch normalization by the statistics that it has, as layer.trainable = False does."
+)
+
 
 class StateAssigned(ValueError):
     """Something of a lot would be kept past clip and noise."""
@@ -299,7 +304,7 @@ def _assigned_message(
     if isinstance(layer, keras.layers.SpectralNormalization):
         cure = "Use its layer as it is, with kernel_constraint= or kernel_regularizer= to keep its weights small."
     if isinstance(layer, keras.layers.BatchNormalization):
-        cure = "Use keras.layers.GroupNormalization or LayerNormalization in its place, or freeze it (layer.trainable = False)."
+        cure = BATCH_NORM_CURE
     what = f"its variable {assigned.name!r}" if assigned is not None else f"something it keeps ({how})"
     who = f"The layer {layer.name!r} ({type(layer).__name__})" if layer is not None else f"The model {model.name!r}"
     return f"{who} assigns {what} in {where}: data would reach the model without clipping and noise. {cure}"

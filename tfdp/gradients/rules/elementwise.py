@@ -63,6 +63,17 @@ def group_normalization(call, d):
     return _affine(layer, d[0], normalised, layer.gamma, layer.beta, _axes(layer))
 
 
+@rule(layers.BatchNormalization, tap=at_output)
+def batch_normalization(call, d):
+    """By the moving statistics: by those of the lot examples would meet, and the self-proof refuses the model."""
+    layer = call.layer
+    with contextlib.ExitStack() as plain:
+        for switch in ("scale", "center"):
+            plain.enter_context(instance_attribute(layer, switch, False))
+        normalised = keras.layers.BatchNormalization.call(layer, call.inputs, training=False)
+    return _affine(layer, d[0], normalised, layer.gamma, layer.beta, [layer.axis])
+
+
 @rule(layers.PReLU, tap=at_output)
 def prelu(call, d):
     """``y = relu(x) - alpha relu(-x)``, so ``dy/dalpha = min(x, 0)``."""

@@ -1,0 +1,122 @@
+"""One model of the suite, trained by plain Keras and then with nothing changed but the optimizer.
+
+Exact: a step of SGD without noise, at sampling rate 1, on a few records, beside brute force (a tape for each record): with a clip
+that nothing reaches, where Keras's own gradient is beside it too, and with one that half of the records reach. What layers draw at
+random is left out there, because the two sides would draw other numbers. Rules: what the engine's self-proof settled on. First
+fit: the CPU time of the first call of fit, of one step, after another small model was fitted. Step: CPU time of the epochs of later
+fits, plain and private in turn. Memory: growth of a process of its own for each side.
+"""
+
+import functools
+import time
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tfdp
+from benchmarks import sides
+from benchmarks.protocol import PLAIN, PRIVATE
+from benchmarks.real_models.catalogue import RealModel
+from tfdp.optimizers.hook import training_of
+
+RECORDS = 8  # that are compared with brute force
+STEPS, EPOCHS, REPEATS = 4, 4, 3
+OPTIMIZER = "adam"
+
+
+def exactness(model: RealModel) -> dict:
+    """Relative errors of a whole step."""
+    x, y = model.records(RECORDS)
+    network = _without_draws(model.model())
+    network.compile(optimizer="sgd", loss=model.loss())
+    network.evaluate(x, y, batch_size=RECORDS, verbose=0)  # builds what is built by records
+    examples, together = _gradients(network, x, y)
+    start = network.get_weights()
+    norms = np.linalg.norm(examples, axis=1)
+    found = {"joint": _apart(together, examples.mean(axis=0))}
+    for name, clip in (("unclipped", 1e3 * norms.max()), ("clipped", float(np.median(norms)))):
+        network.set_weights(start)
+        wanted = np.minimum(1, clip / np.maximum(norms, 1e-30)) @ examples / RECORDS
+        rate = 64 * np.linalg.norm(_flat(network)) / np.linalg.norm(wanted)  # a step that is larger than the weights
+        rate = float(2.0 ** np.ceil(np.log2(rate)))
+        network.compile(optimizer=tfdp.NoisySGD(rate, l2_norm_clip=clip, noise_multiplier=0.0), loss=model.loss())
+        before = _flat(network)
+        network.fit(x, y, batch_size=RECORDS, verbose=0)
+        found[name] = _apart((before - _flat(network)) / rate, wanted)
+    return found
+
+
+def cost(model: RealModel) -> dict:
+    """Rules, first fit, step."""
+    _warm_up()
+    first, networks, records = {}, {}, model.records(model.lot)
+    for side in sides.SIDES:
+        networks[side] = sides.compiled(model, OPTIMIZER, side)
+        begin = time.process_time()
+        sides.fit(networks[side], model, records)
+        first[side] = time.process_time() - begin
+    plan = training_of(networks[PRIVATE])._step.plan.describe()
+    records = model.records(STEPS * model.lot)
+    fits = {side: functools.partial(sides.fit, networks[side], model, records, EPOCHS) for side in sides.SIDES}
+    for fit in fits.values():
+        fit()
+    found = sides.timed_fits(fits, dict.fromkeys(fits, STEPS), REPEATS, "cpu")
+    slow = [line for line in plan if "universal" in line or "whole" in line]
+    return {
+        "weights": sum(int(np.prod(v.shape)) for v in networks[PLAIN].trainable_variables),
+        "rules": {"all": len(plan), "slow": slow},
+        "first_fit_s": first,
+        "step_ms": {side: found[side]["cpu_ms"]["median"] for side in sides.SIDES},
+    }
+
+
+def memory(model: RealModel, side: str) -> dict:
+    return sides.memory(sides.compiled(model, OPTIMIZER, side), model)
+
+
+def _warm_up() -> None:
+    """What a process does once, whatever it trains."""
+    x = np.ones((8, 3), "float32")
+    for optimizer in (keras.optimizers.Adam(), tfdp.NoisyAdam(l2_norm_clip=1.0, noise_multiplier=1.0)):
+        network = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2), keras.layers.Dense(1)])
+        network.compile(optimizer=optimizer, loss="mse")
+        network.fit(x, x[:, :1], batch_size=4, verbose=0)
+
+
+def _without_draws(network: keras.Model) -> keras.Model:
+    for layer in network._flatten_layers():
+        if type(layer).__name__.startswith("Random"):
+            layer.__dict__["call"] = lambda inputs, training=None: inputs
+        for setting in ("rate", "dropout", "recurrent_dropout", "_dropout", "stddev"):
+            if isinstance(vars(layer).get(setting), float):
+                setattr(layer, setting, 0.0)
+    return network
+
+
+def _gradients(network: keras.Model, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Of each record by itself, and of all together by Keras."""
+    variables = [v.value for v in network.trainable_variables]
+
+    @tf.function(reduce_retracing=False)
+    def gradient(x, y):
+        with tf.GradientTape() as tape:
+            y_pred = network(x, training=True)
+            loss = network.compute_loss(x=x, y=y, y_pred=y_pred, training=True)
+        found = tape.gradient(loss, variables, unconnected_gradients="zero")
+        return tf.concat([tf.reshape(tf.convert_to_tensor(g), [-1]) for g in found], 0)
+
+    def rows(start, stop):
+        return keras.tree.map_structure(lambda array: tf.convert_to_tensor(array[start:stop]), (x, y))
+
+    each = [gradient(*rows(i, i + 1)).numpy() for i in range(RECORDS)]
+    return np.stack(each).astype("float64"), gradient(*rows(0, RECORDS)).numpy().astype("float64")
+
+
+def _flat(network: keras.Model) -> np.ndarray:
+    return np.concatenate([np.ravel(keras.ops.convert_to_numpy(v)) for v in network.trainable_variables]).astype("float64")
+
+
+def _apart(found: np.ndarray, wanted: np.ndarray) -> float:
+    return float(np.linalg.norm(found - wanted) / np.linalg.norm(wanted))
