@@ -115,7 +115,9 @@ def _gradients(network: keras.Model, x: Any, y: Any) -> tuple[np.ndarray, np.nda
 
 
 def _flat(network: keras.Model) -> np.ndarray:
-    return np.concatenate([np.ravel(keras.ops.convert_to_numpy(v)) for v in network.trainable_variables]).astype("float64")
+    return np.concatenate([np.ravel(keras.ops.convert_to_numpy(v)) for v in network.trainable_variables]).astype(
+        "float64"
+    )
 
 
 def _apart(found: np.ndarray, wanted: np.ndarray) -> float:
