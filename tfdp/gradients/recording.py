@@ -27,6 +27,7 @@ class RuleFailed(Exception):
     def __init__(self, layer: keras.Layer, error: Exception):
         super().__init__(f"the rule of {layer.name!r} failed")
         self.layer, self.error = layer, error  # TensorFlow drops the cause of what is raised in a tf.function
+        self._keras_call_info_injected = True  # or Keras makes another exception of it
 
 
 @contextlib.contextmanager

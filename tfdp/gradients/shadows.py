@@ -7,7 +7,7 @@ a loss that Keras divides by the number of replicas. All such places are here:
 what is shadowed                                where, and for what
 ==============================================  =====================================================
 assigning methods of TensorFlow's variables     ``state.no_state_assigned``: refuse what a layer assigns
-reading methods of TensorFlow's variables       ``reuse``: find weights that others read
+reading methods of TensorFlow's variables       ``reads``: find weights that others read, follow weights
 ``keras.random.SeedGenerator.next``             ``draws``: seeds from a secret; count what layers draw
 TensorFlow's stateless random operations        ``draws.following``: random numbers move with their rows
 ``scale_loss_for_distribution`` of Keras        ``losses``: losses are those of one device

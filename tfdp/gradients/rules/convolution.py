@@ -42,6 +42,18 @@ def _counts(d: tf.Tensor) -> list:
     return [size if size is not None else tf.shape(d)[1 + axis] for axis, size in enumerate(d.shape[1:-1])]
 
 
+def convolved(inputs, layer, kernel) -> tf.Tensor:
+    """What the layer would make of its inputs with this kernel, channels last."""
+    return keras.ops.conv(
+        _input(layer, inputs),
+        kernel,
+        strides=layer.strides,
+        padding=_window(layer).padding,
+        dilation_rate=layer.dilation_rate,
+        data_format="channels_last",
+    )
+
+
 def convolution_gradient(inputs, d, layer, kernel) -> PerExampleGradient:
     """Of the layer's inputs and the gradient, channels last, at the outputs that a kernel of the layer's size makes of them."""
     x, window, groups = _input(layer, inputs), _window(layer), getattr(layer, "groups", 1)

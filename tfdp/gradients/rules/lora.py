@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from tfdp.gradients.factored import OuterSum, Rows
-from tfdp.gradients.rules.convolution import channels_last, convolution_gradient
+from tfdp.gradients.rules.convolution import channels_last, convolution_gradient, convolved
 from tfdp.gradients.rules.dense import bias_gradient, labels_of, places, product
 from tfdp.gradients.rules.embedding import ids_and_gradients
 from tfdp.gradients.rules.registry import at_output, at_pre_activation, rule
@@ -83,7 +83,7 @@ def convolution_lora(call, d):
     a, b = layer.lora_kernel_a, layer.lora_kernel_b
     scaled_a, scaled_b = _factors(layer, a, b)
     x = tf.cast(call.inputs, tf.float32)
-    forth = channels_last(layer, layer.convolution_op(x, scaled_a))
+    forth = convolved(x, layer, scaled_a)
     gradients = [
         (a, convolution_gradient(x, _times(d, tf.transpose(scaled_b)), layer, a)),
         (b, OuterSum(places(forth), places(d), b.shape)),

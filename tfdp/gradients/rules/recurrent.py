@@ -75,7 +75,8 @@ def at_gates(layer, call, watch, args, kwargs) -> Tapped:
     arguments = dict(zip(("sequences", "initial_state", "mask", "training"), args, strict=False)) | kwargs
     x = arguments.pop("sequences")
     if arguments.get("training") and 0 < cell.dropout < 1:
-        x = x * cell.get_dropout_mask(x[:, 0])[:, None]  # one mask for all steps, which Keras takes back after the call
+        x = x * cell.get_dropout_mask(x[:, 0])[:, None]  # one for all steps
+        cell.reset_dropout_mask()
     kernel = tf.cast(cell.kernel, x.dtype)
     projected = tf.matmul(x, kernel)
     watch(projected)
@@ -85,6 +86,7 @@ def at_gates(layer, call, watch, args, kwargs) -> Tapped:
 
     with contextlib.ExitStack() as shadows:
         shadows.enter_context(instance_attribute(cell, "call", on_projected))
+        shadows.enter_context(instance_attribute(cell, "dropout", 0.0))
         shadows.enter_context(instance_attribute(layer, "return_sequences", True))
         shadows.enter_context(instance_attribute(layer, "zero_output_for_mask", False))  # what is put out is the state
         output = call(projected, **arguments)
