@@ -1,5 +1,6 @@
 """What is set on a private optimizer takes effect, or raises and says where it belongs."""
 
+import keras
 import pytest
 
 import tfdp
@@ -31,13 +32,13 @@ def test_those_that_an_optimizer_has_may_be_set():
     assert float(optimizer.inner_optimizer.learning_rate) == 0.5
 
 
-def test_settings_of_the_mechanism_that_change_in_a_running_fit_end_it():
+@pytest.mark.parametrize("when", ["on_epoch_end", "on_epoch_begin", "on_train_batch_begin"])
+def test_settings_of_the_mechanism_that_change_in_a_running_fit_end_it(when):
     model = tiny.private(tiny.noisy())
 
-    class Quieter(tfdp.callbacks.PrivacyLogger):
-        def on_epoch_end(self, epoch, logs=None):
-            self.model.optimizer.mechanism.noise_multiplier = 0.5
+    def change(*_):
+        model.optimizer.mechanism.noise_multiplier = 0.5
 
     with pytest.raises(ValueError, match="changed while fit runs"):
-        tiny.train(model, epochs=3, callbacks=[Quieter(1e-5)])
+        tiny.train(model, epochs=3, callbacks=[keras.callbacks.LambdaCallback(**{when: change})])
     assert [(line.event.noise_multiplier, line.steps) for line in model.optimizer.ledger] == [(1.0, 1)]
