@@ -36,7 +36,7 @@ def test_those_that_an_optimizer_has_may_be_set():
 def test_settings_of_the_mechanism_that_change_in_a_running_fit_end_it(when):
     model = tiny.private(tiny.noisy())
 
-    def change(*_):
+    def change(*_, **__):
         model.optimizer.mechanism.noise_multiplier = 0.5
 
     with pytest.raises(ValueError, match="changed while fit runs"):
