@@ -36,7 +36,7 @@ def core():
         layers.Masking(),
     ]
     last = [
-        layers.EinsumDense("abc,cd->abd", output_shape=(None, 3), bias_axes="d"),
+        layers.EinsumDense("abc,cd->abd", output_shape=(2, 3), bias_axes="d"),
         layers.ActivityRegularization(l2=0.1),
     ]
     train(chain(*dense, layers.Identity(), layers.Activation("tanh"), *noise, *shapes, *last, shape=(4,)))
