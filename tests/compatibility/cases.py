@@ -29,23 +29,24 @@ SERIES = _RANDOM.normal(size=(SIZE, 6, 4)).astype("float32")
 
 @dataclass(frozen=True)
 class Case:
-    """A row of the page."""
+    """A row of the page; a ``slow`` one takes over five seconds."""
 
     section: str
     feature: str
     run: Callable[[], None]
+    slow: bool = False
 
 
 CASES: dict[str, Case] = {}
 
 
-def case(section: str, feature: str) -> Callable:
+def case(section: str, feature: str, slow: bool = False) -> Callable:
     """Registers a function as what tries this feature."""
 
     def register(run: Callable[[], None]) -> Callable[[], None]:
         if feature in CASES:
             raise ValueError(f"two cases are about {feature!r}")
-        CASES[feature] = Case(section, feature, run)
+        CASES[feature] = Case(section, feature, run, slow)
         return run
 
     return register
