@@ -121,18 +121,19 @@ def spectral():
     train(linear(layers.SpectralNormalization(layers.Dense(3))))
 
 
-@case(
-    CORE,
-    "Embedding (with `mask_zero=True`), SimpleRNN, LSTM, GRU, RNN, StackedRNNCells, Bidirectional, TimeDistributed",
-)
+@case(CORE, "Embedding with `mask_zero=True`, LSTM, Bidirectional, TimeDistributed", slow=True)
 def recurrent():
+    parts = [layers.Embedding(8, 3, mask_zero=True), layers.Bidirectional(layers.LSTM(2, return_sequences=True))]
+    train(chain(*parts, layers.TimeDistributed(layers.Dense(2)), shape=(6,), dtype="int32"), TOKENS)
+
+
+@case(CORE, "SimpleRNN, GRU, RNN with StackedRNNCells", slow=True)
+def stacked_cells():
     stacked = layers.RNN(layers.StackedRNNCells([layers.GRUCell(2), layers.LSTMCell(2)]), return_sequences=True)
-    both = layers.Bidirectional(layers.LSTM(2, return_sequences=True))
-    parts = [layers.Embedding(8, 3, mask_zero=True), both, stacked, layers.SimpleRNN(3, return_sequences=True)]
-    train(chain(*parts, layers.TimeDistributed(layers.Dense(2)), layers.GRU(2), shape=(6,), dtype="int32"), TOKENS)
+    train(chain(layers.SimpleRNN(3, return_sequences=True), stacked, layers.GRU(2), shape=(6, 4)), SERIES)
 
 
-@case(CORE, "ConvLSTM1D, ConvLSTM2D, ConvLSTM3D")
+@case(CORE, "ConvLSTM1D (ConvLSTM2D and ConvLSTM3D are the same code)", slow=True)
 def convolved_recurrent():
     train(chain(layers.ConvLSTM1D(2, 2), shape=(3, 4, 2)), np.resize(X, (SIZE, 3, 4, 2)).astype("float32"))
 
@@ -236,6 +237,7 @@ def fixed_images():
     RANDOM,
     "RandomFlip, RandomRotation, RandomZoom, RandomTranslation, RandomShear, RandomPerspective, RandomContrast, RandomBrightness, "
     "RandomGaussianBlur, RandomErasing",
+    slow=True,
 )
 def random_shapes():
     kinds = [
@@ -273,7 +275,7 @@ def random_colours():
     train(chain(*kinds, shape=(8, 8, 3)), IMAGES)
 
 
-@case(RANDOM, "RandAugment")
+@case(RANDOM, "RandAugment", slow=True)
 def rand_augment():
     train(chain(layers.RandAugment((0, 1), num_ops=1), shape=(8, 8, 3)), IMAGES)
 
