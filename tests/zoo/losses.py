@@ -121,6 +121,20 @@ def kl_divergence_and_cosine(draw):
     )
 
 
+@case
+def loss_of_one_output_of_two(draw):
+    """A language model that also puts out its states: `loss=[f, None]`, whole-number targets of rank 2."""
+
+    def model():
+        x = layers.Input((4,), dtype="int32")
+        states = layers.Embedding(5, 3)(x)
+        return keras.Model(x, [layers.Dense(5)(states), states])
+
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    labels = draw.labels(6, 4, classes=5)
+    return Case(model=model, x=draw.labels(6, 4, classes=5), y=labels, compile={"loss": [loss, None]})
+
+
 def fourth_power(y_true, y_pred):
     return ops.mean((y_true - y_pred) ** 4, axis=-1)
 
@@ -177,6 +191,25 @@ class Autoregularised(layers.Layer):
 @case
 def loss_added_by_a_layer(draw):
     return classifier(draw, "mse", draw.reals(6, 2), Autoregularised, lambda: layers.Dense(2))
+
+
+class Summed(layers.Layer):
+    """Adds a loss that is a sum over the lot."""
+
+    def call(self, x):
+        self.add_loss(0.3 * ops.sum(ops.square(x)))
+        return x
+
+
+@case
+def two_means_and_two_sums_added(draw):
+    def model():
+        kinds = (Autoregularised, Autoregularised, Summed, Summed)
+        parts = [part for kind in kinds for part in (layers.Dense(3, "tanh"), kind())]
+        return keras.Sequential([layers.Input((4,)), *parts, layers.Dense(2)])
+
+    reason = "Keras sums over the examples what the layers sum, the private step divides by the lot size"
+    return Case(model=model, x=draw.reals(6, 4), y=draw.reals(6, 2), compile={"loss": "mse"}, differs_from_keras=reason)
 
 
 @case
@@ -282,6 +315,23 @@ def added_losses_left_out(draw):
 @case
 def added_losses_weighed(draw):
     return Case(model=WeighsAdded, x=draw.reals(6, 4), y=draw.reals(6, 2), compile={"loss": None})
+
+
+class Distilled(OwnLoss):
+    """`compute_loss` calls a teacher, whose weights are trained as well, and the student's first layer once more."""
+
+    def __init__(self):
+        super().__init__()
+        self.teacher = keras.Sequential([layers.Input((4,)), layers.Dense(5, "tanh"), layers.Dense(2, "softmax")])
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        soft = keras.losses.KLDivergence()(self.teacher(x, training=False), ops.softmax(y_pred))
+        return ops.mean(ops.square(y - y_pred)) + 4.0 * soft + ops.mean(ops.square(self.hidden(x) - 0.5))
+
+
+@case
+def teacher_called_by_the_loss(draw):
+    return Case(model=Distilled, x=draw.reals(6, 4), y=draw.reals(6, 2), compile={"loss": None})
 
 
 @case

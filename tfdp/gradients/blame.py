@@ -146,7 +146,7 @@ def mixing_message(model: keras.Model, layer: keras.Layer | None) -> str:
         return (
             f"The loss of the model {model.name!r} mixes examples: an example's own loss or gradient changes with the other examples "
             f"of the lot though no layer's output does. Private training needs a loss that is a mean over examples, each term a function "
-            f"of one example."
+            f"of one example. {_cure_of_loss(model)}".rstrip()
         )
     return (
         f"{_called(model, layer)} mixes examples: its output for one example, or its gradient, changes with the other examples of the "
@@ -195,6 +195,18 @@ def _tensors(structure: Any) -> list[tf.Tensor]:
 
 def _called(model: keras.Model, layer: keras.Layer) -> str:
     return f"{'The model' if layer is model else 'The layer'} {layer.name!r} ({type(layer).__name__})"
+
+
+def _cure_of_loss(model: keras.Model) -> str:
+    losses = [flat.loss for flat in getattr(model._compile_loss, "_flat_losses", None) or []]
+    over_all = [
+        type(loss).__name__
+        for loss in losses
+        if isinstance(loss, keras.losses.Dice | keras.losses.Tversky) and loss.axis is None
+    ]
+    if not over_all:
+        return ""
+    return f"{over_all[0]} is one number of the whole lot unless axis= names the axes of an example: axis=(1, 2, 3) for images."
 
 
 def _takes_one_image(layer: keras.Layer) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import keras
 
-_NO_VALUES = ("symbolic", "has no attribute 'numpy'", "using a `tf.Tensor` as a Python", "Iterating over a symbolic")
+_NO_VALUES = ("symbolic", "has no attribute 'numpy'", "numpy() is only available", "using a `tf.Tensor` as a Python")
 
 
 @contextlib.contextmanager

@@ -136,9 +136,9 @@ class Opening(keras.callbacks.Callback):
 
     async_safe = True
 
-    def __init__(self, begin_epoch: Callable[[int], Run]):
+    def __init__(self, begin_epoch: Callable[[int], Run], end_epoch: Callable[[], None]):
         super().__init__()
-        self._begin_epoch = begin_epoch
+        self._begin_epoch, self._end_epoch = begin_epoch, end_epoch
         self._run: Run | None = None
         self._epoch = 0
 
@@ -157,6 +157,7 @@ class Opening(keras.callbacks.Callback):
             self.model.stop_training = True
 
     def on_epoch_end(self, epoch, logs=None):
+        self._end_epoch()
         if logs and self._run.book.released == self._run.epoch_began_at:
             # Keras's metrics say 0 of what they never saw.
             logs.update({name: math.nan for name in logs if not name.startswith("val_")})

@@ -103,16 +103,19 @@ class PrivateStep:
         """Steps may be taken from now on.
 
         Raises:
-            ValueError: other weights are trainable than those that the step was proven for, or the mechanism is another one than
-                when the ledger's line was opened.
+            ValueError: other weights are trainable than those that the step was proven for, or the mechanism changed.
         """
         self._check_trained()
+        self.check_mechanism()
+        self._open.assign(True)
+
+    def check_mechanism(self) -> None:
+        """Raises a ValueError if it is another one than when the ledger's line was opened."""
         if not _same_mechanism(self.mechanism, self.optimizer.mechanism):
             raise ValueError(
                 "The mechanism's settings were changed while fit runs (by a callback), and they are settled when it begins. Call fit again "
                 "for steps with other settings: the ledger then has a line for each."
             )
-        self._open.assign(True)
 
     def _check_trained(self) -> None:
         if [id(v) for v in self.model.trainable_variables] != [id(v) for v in self.trained]:

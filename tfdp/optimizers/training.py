@@ -186,7 +186,7 @@ class PrivateTraining:
         return self._full_pass
 
     def _opening(self) -> Opening:
-        opening = Opening(self._begin_epoch)
+        opening = Opening(self._begin_epoch, self._step.check_mechanism)
         opening.set_model(self.model)  # Keras does not, where the caller made the CallbackList
         return opening
 
