@@ -122,12 +122,16 @@ def test_a_split_of_a_shuffle_that_stays_is_the_users_own(choose):
     np.testing.assert_array_equal(head, [number for number, _ in split.as_numpy_iterator()])
 
 
-def take_after_shuffle():
-    return records().shuffle(SIZE).take(10).batch(BATCH)
+def counted():
+    """As TensorFlow's guide to augmentation has it."""
+    seeds = Dataset.zip((Dataset.counter(), Dataset.counter()))
+    numbered = Dataset.zip((records().take(10), seeds)).shuffle(SIZE)
+    return numbered.map(lambda record, seed: (record[0], tf.random.stateless_normal([], seed))).batch(BATCH)
 
 
-def test_where_chance_decides_who_is_in_a_pass_passes_are_counted():
-    found = understood(take_after_shuffle())
+@pytest.mark.parametrize("make", [lambda: records().shuffle(SIZE).take(10).batch(BATCH), counted])
+def test_where_chance_decides_who_is_in_a_pass_or_places_are_counted_passes_are_accounted(make):
+    found = understood(make())
     assert isinstance(found.lots, DeclaredDataset) and found.lots.sampling == Shuffled(10, BATCH, 4)
     assert found.steps_per_epoch == 4
     assert "without amplification" in found.said
