@@ -217,6 +217,7 @@ def test_random_maps_draw_anew_for_every_reading_and_what_is_cached_stays():
         lots = understood(make(records())).lots
         first, second = (lots.head(SIZE)[1] for _ in range(2))
         assert np.all(first != second) is np.bool_(differ) and len(np.unique(first)) == SIZE
+    assert any("seeds" in sentence for sentence in lots.unchecked)  # one was set
     kept = understood(records().map(noisy).cache().batch(BATCH)).lots
     np.testing.assert_array_equal(kept.head(SIZE)[1], kept.head(SIZE)[1])
 

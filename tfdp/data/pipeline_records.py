@@ -2,12 +2,13 @@
 
 import dataclasses
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from tfdp.data.numbered import NotNumbered, Numbered
-from tfdp.data.pipeline_functions import draws
+from tfdp.data.pipeline_functions import draws, draws_from_a_seed
 from tfdp.data.pipeline_graph import ONE_OUT_OF_ONE
 from tfdp.data.pipeline_joins import check_joins
 from tfdp.data.pipeline_numbered import numbered
@@ -17,6 +18,10 @@ _FEW = 4  # records on which functions are tried
 OWN_ELEMENT = (
     "One record is one element of the data set. What several elements are made of, such as a time step in many windows, is in "
     "several records"
+)
+SECRET_SEEDS = (
+    "Nobody knows the seeds of the random numbers that map() draws: with keras.utils.set_random_seed or seed= of known numbers, what "
+    "becomes of a record may tell how many were drawn before it"
 )
 
 
@@ -39,14 +44,12 @@ class FromPipeline:
     def __init__(self, dataset: tf.data.Dataset):
         found = numbered(dataset)
         self.size, self.batch_size = int(found.size), found.batch_size
-        of_maps = (ONE_OUT_OF_ONE, f"{OWN_ELEMENT}.") if found.maps or found.unchecked else ()
-        self.unchecked = tuple(
-            dict.fromkeys((*of_maps, *found.unchecked, *check_joins(dataset, self.size, with_constants=True)))
-        )
+        joined = check_joins(dataset, self.size, with_constants=True)
+        self.unchecked = tuple(dict.fromkeys((*_unchecked(found), *joined)))
         self.cheap = found.vectorised and not found.after and found.kept is None
         self._rows = _Rows(found)
         try:
-            first = self._rows.read(np.zeros(1, np.int64))
+            first = self._rows.read(np.arange(min(self.size, _FEW)))
             _check_rows(found, self._rows)
         except tf.errors.InvalidArgumentError as error:
             if not found.maps:
@@ -73,6 +76,15 @@ class FromPipeline:
                 "The records of the data set can't be put into one lot. They need one shape each: resize or pad them in a map(). A "
                 "map() after batch() is called with a batch of one record: what it pads to needs a fixed length."
             ) from error
+
+
+def _unchecked(found: Numbered) -> Iterator[str]:
+    if found.maps or found.unchecked:
+        yield ONE_OUT_OF_ONE
+        yield f"{OWN_ELEMENT}."
+    if any(map(draws_from_a_seed, found.maps)):
+        yield f"{SECRET_SEEDS}."
+    yield from found.unchecked
 
 
 class _Rows:
