@@ -169,6 +169,10 @@ REFUSED = {
     "batches apart": (lambda: records().batch(BATCH).map(centred).unbatch().cache().batch(BATCH), "batches apart"),
     "means of a batch": (lambda: records().batch(BATCH).map(centred), "neighbours"),
     "means of a batch, rest dropped": (lambda: records().batch(BATCH, drop_remainder=True).map(centred), "neighbours"),
+    "mixup": (
+        lambda: Dataset.from_tensor_slices(np.ones((SIZE, 4, 4, 3), "f4")).batch(BATCH).map(keras.layers.MixUp(seed=1)),
+        "neighbours",
+    ),
     "order of a batch": (lambda: records().batch(BATCH).map(lambda i, v: (i, tf.reverse(v, [0]))), "neighbours"),
     "the longest of a batch": (
         lambda: of_words(records()).batch(BATCH).map(lambda text: tf.strings.split(text).to_tensor()),

@@ -132,20 +132,43 @@ def _check_rows(found: Numbered, rows: _Rows) -> None:
         return
     numbers = np.arange(min(found.size, found.batch_size, _FEW))
     batch = _Rows(dataclasses.replace(found, after=())).read(numbers)
-    together = [part.numpy() for part in rows.after([tf.convert_to_tensor(part) for part in batch])]
     alone = rows.read(numbers)
-    random = any(draws(node) for node in found.maps)
-    if not all(
-        one.shape == other.shape and (random or _alike(one, other)) for one, other in zip(alone, together, strict=True)
-    ):
+    if any(map(draws, found.maps)):  # what it draws differs each time: a neighbour that is no number shows
+        lone = [_without_numbers(part) for part in batch]
+        mixed = any(_shows(_after(rows, lone), alone) for _ in range(_FEW))
+    else:
+        mixed = not all(map(_alike, alone, _after(rows, batch)))
+    if mixed:
         raise ValueError(
-            "A map() after batch() makes a record's row of its neighbours as well (of the batch's mean, of their order, of the length of "
+            "A map() after batch() makes a record's row of its neighbours as well (of the batch's mean, of a mixture, of the length of "
             "the longest). Private training draws its own lots, and a record must be what it is alone: write such a map() before batch(), "
             "with fixed lengths, or leave it out."
         )
 
 
+def _after(rows: _Rows, batch: list[np.ndarray]) -> list[np.ndarray]:
+    return [part.numpy() for part in rows.after([tf.convert_to_tensor(part) for part in batch])]
+
+
+def _without_numbers(part: np.ndarray) -> np.ndarray:
+    """Of all rows but the first there is nothing left, if they are floats."""
+    if part.dtype.kind == "f":
+        part = part.copy()
+        part[1:] = np.nan
+    return part
+
+
+def _shows(together: list[np.ndarray], alone: list[np.ndarray]) -> bool:
+    """Whether the first row has become another length, or no number where it is one alone."""
+    return any(
+        one.shape != other.shape or (one.dtype.kind == "f" and np.isnan(one[0]).any() > np.isnan(other[0]).any())
+        for one, other in zip(together, alone, strict=True)
+    )
+
+
 def _alike(one: np.ndarray, other: np.ndarray) -> bool:
+    if one.shape != other.shape:
+        return False
     if one.dtype.kind != "f":
         return np.array_equal(one, other)
     return np.allclose(one, other, rtol=1e-3, atol=1e-5 * np.max(np.abs(other), initial=0.0), equal_nan=True)
