@@ -168,6 +168,8 @@ REFUSED = {
     "no batch is full": (lambda: records().batch(2 * SIZE, drop_remainder=True), "too few records"),
     "batches apart": (lambda: records().batch(BATCH).map(centred).unbatch().cache().batch(BATCH), "batches apart"),
     "means of a batch": (lambda: records().batch(BATCH).map(centred), "neighbours"),
+    "means of a batch, cached": (lambda: records().batch(BATCH).map(centred).cache(), "neighbours"),
+    "the same means twice": (lambda: Dataset.zip((records().batch(BATCH).map(centred),) * 2), "what map"),
     "means of a batch, rest dropped": (lambda: records().batch(BATCH, drop_remainder=True).map(centred), "neighbours"),
     "mixup": (
         lambda: Dataset.from_tensor_slices(np.ones((SIZE, 4, 4, 3), "f4")).batch(BATCH).map(keras.layers.MixUp(seed=1)),

@@ -43,8 +43,9 @@ def zipped(node: tf.data.Dataset, parts: list[Numbered]) -> Numbered:
     if any(part.mixed or part.repeated for part in parts):
         raise NotNumbered("zip() joins data sets that are shuffled or repeated")
     batched = parts[0].batch_size is not None
-    if len({(part.batch_size, part.size if batched else None, part.after) for part in parts}) > 1:
-        raise NotNumbered("zip() joins batches")
+    lengths = {(part.batch_size, part.size if batched else None) for part in parts}
+    if len(lengths) > 1 or any(part.after for part in parts):
+        raise NotNumbered("zip() joins batches of different lengths, or what map() made of batches")
     elements = [part.by_number() for part in parts]
     specs = [leaf for part in parts for leaf in tf.nest.flatten(part.spec)]
     return Numbered(

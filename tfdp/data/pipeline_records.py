@@ -50,7 +50,7 @@ class FromPipeline:
         self._rows = _Rows(found)
         try:
             first = self._rows.read(np.arange(min(self.size, _FEW)))
-            _check_rows(found, self._rows)
+            self._rows.check()
         except tf.errors.InvalidArgumentError as error:
             if not found.maps:
                 raise
@@ -122,27 +122,28 @@ class _Rows:
             batch = function(*batch)
         return batch
 
+    def check(self) -> None:
+        """Raises ValueError where a map() after batch() can be seen to make a record's row of its neighbours as well.
 
-def _check_rows(found: Numbered, rows: _Rows) -> None:
-    """Raises ValueError where a map() after batch() can be seen to make a record's row of its neighbours as well.
-
-    Such a function would not do to a record alone what it is there for.
-    """
-    if not found.after:
-        return
-    numbers = np.arange(min(found.size, found.batch_size, _FEW))
-    batch = _Rows(dataclasses.replace(found, after=())).read(numbers)
-    alone = rows.read(numbers)
-    if any(map(draws, found.maps)):
-        mixed = _mixes_at_random(rows, batch, alone)
-    else:
-        mixed = not all(map(_alike, alone, _after(rows, batch)))
-    if mixed:
-        raise ValueError(
-            "A map() after batch() makes a record's row of its neighbours as well (of the batch's mean, of a mixture, of the length of "
-            "the longest). Private training draws its own lots, and a record must be what it is alone: write such a map() before batch(), "
-            "with fixed lengths, or leave it out."
-        )
+        Such a function would not do to a record alone what it is there for.
+        """
+        found = self._found
+        if self._kept is not None:
+            self._kept.rows.check()
+        if not found.after:
+            return
+        numbers = np.arange(min(found.size, found.batch_size, _FEW))
+        batch, alone = _Rows(dataclasses.replace(found, after=())).read(numbers), self.read(numbers)
+        if any(map(draws, found.maps)):
+            mixed = _mixes_at_random(self, batch, alone)
+        else:
+            mixed = not all(map(_alike, alone, _after(self, batch)))
+        if mixed:
+            raise ValueError(
+                "A map() after batch() makes a record's row of its neighbours as well (of the batch's mean, of a mixture, of the length of "
+                "the longest). Private training draws its own lots, and a record must be what it is alone: write such a map() before "
+                "batch(), with fixed lengths, or leave it out."
+            )
 
 
 def _after(rows: _Rows, batch: list[np.ndarray]) -> list[np.ndarray]:
@@ -186,7 +187,7 @@ class _Kept:
     """Rows that are read once and kept in memory, as cache() would."""
 
     def __init__(self, found: Numbered):
-        self._rows = _Rows(found)
+        self.rows = _Rows(found)
         self._have = np.zeros(int(found.size), bool)
         self._store: list[np.ndarray] = []
         self._writing = threading.Lock()
@@ -195,7 +196,7 @@ class _Kept:
         with self._writing:
             missing = np.unique(numbers[~self._have[numbers]])
             if len(missing):
-                new = self._rows.read(missing)
+                new = self.rows.read(missing)
                 self._store = self._store or [np.empty((len(self._have), *rows.shape[1:]), rows.dtype) for rows in new]
                 for store, rows in zip(self._store, new, strict=True):
                     store[missing] = rows
