@@ -122,12 +122,16 @@ def test_a_split_of_a_shuffle_that_stays_is_the_users_own(choose):
     np.testing.assert_array_equal(head, [number for number, _ in split.as_numpy_iterator()])
 
 
-def take_after_shuffle():
-    return records().shuffle(SIZE).take(10).batch(BATCH)
+def counted():
+    """As TensorFlow's guide to augmentation has it."""
+    seeds = Dataset.zip((Dataset.counter(), Dataset.counter()))
+    numbered = Dataset.zip((records().take(10), seeds)).shuffle(SIZE)
+    return numbered.map(lambda record, seed: (record[0], tf.random.stateless_normal([], seed))).batch(BATCH)
 
 
-def test_where_chance_decides_who_is_in_a_pass_passes_are_counted():
-    found = understood(take_after_shuffle())
+@pytest.mark.parametrize("make", [lambda: records().shuffle(SIZE).take(10).batch(BATCH), counted])
+def test_where_chance_decides_who_is_in_a_pass_or_places_are_counted_passes_are_accounted(make):
+    found = understood(make())
     assert isinstance(found.lots, DeclaredDataset) and found.lots.sampling == Shuffled(10, BATCH, 4)
     assert found.steps_per_epoch == 4
     assert "without amplification" in found.said
@@ -164,7 +168,13 @@ REFUSED = {
     "no batch is full": (lambda: records().batch(2 * SIZE, drop_remainder=True), "too few records"),
     "batches apart": (lambda: records().batch(BATCH).map(centred).unbatch().cache().batch(BATCH), "batches apart"),
     "means of a batch": (lambda: records().batch(BATCH).map(centred), "neighbours"),
+    "means of a batch, cached": (lambda: records().batch(BATCH).map(centred).cache(), "neighbours"),
+    "the same means twice": (lambda: Dataset.zip((records().batch(BATCH).map(centred),) * 2), "what map"),
     "means of a batch, rest dropped": (lambda: records().batch(BATCH, drop_remainder=True).map(centred), "neighbours"),
+    "mixup": (
+        lambda: Dataset.from_tensor_slices(np.ones((SIZE, 4, 4, 3), "f4")).batch(BATCH).map(keras.layers.MixUp(seed=1)),
+        "neighbours",
+    ),
     "order of a batch": (lambda: records().batch(BATCH).map(lambda i, v: (i, tf.reverse(v, [0]))), "neighbours"),
     "the longest of a batch": (
         lambda: of_words(records()).batch(BATCH).map(lambda text: tf.strings.split(text).to_tensor()),
@@ -213,6 +223,7 @@ def test_random_maps_draw_anew_for_every_reading_and_what_is_cached_stays():
         lots = understood(make(records())).lots
         first, second = (lots.head(SIZE)[1] for _ in range(2))
         assert np.all(first != second) is np.bool_(differ) and len(np.unique(first)) == SIZE
+    assert any("seeds" in sentence for sentence in lots.unchecked)  # one was set
     kept = understood(records().map(noisy).cache().batch(BATCH)).lots
     np.testing.assert_array_equal(kept.head(SIZE)[1], kept.head(SIZE)[1])
 

@@ -122,12 +122,23 @@ def is_a_number(dataset: tf.data.Dataset, size: int) -> bool:
 
 def draws(dataset: tf.data.Dataset) -> bool:
     """Whether the function of this map() may give something else the next time."""
+    seen = _seen_in(dataset)
+    return seen is None or bool(seen.kinds & _OF_PYTHON) or any(_RANDOM.search(kind) for kind in seen.kinds)
+
+
+def draws_from_a_seed(dataset: tf.data.Dataset) -> bool:
+    """Whether the function of this map() draws random numbers that whoever knows a seed can tell."""
+    seen = _seen_in(dataset)
+    return seen is not None and seen.seeded
+
+
+def _seen_in(dataset: tf.data.Dataset) -> "_Seen | None":
     graph = function_graph(dataset)
     if graph is None:
-        return True
+        return None
     seen = _Seen(0)
     seen.outputs_of(graph, _marks_of_inputs(graph, 0))
-    return bool(seen.kinds & _OF_PYTHON) or any(_RANDOM.search(kind) for kind in seen.kinds)
+    return seen
 
 
 def counts(scan: tf.data.Dataset) -> bool:
@@ -143,7 +154,7 @@ class _Seen:
     def __init__(self, size: int):
         self._size = size
         self.kinds: set[str] = set()
-        self.reads_at_random = self.reads_a_dataset = self.has_tables = self.carries_on = False
+        self.reads_at_random = self.reads_a_dataset = self.has_tables = self.carries_on = self.seeded = False
 
     def outputs_of(self, graph: tf.Graph, given: Sequence[Marks]) -> list[Marks]:
         """The marks of a graph's outputs, with these of its inputs."""
@@ -160,6 +171,7 @@ class _Seen:
 
     def _marks_after(self, graph: tf.Graph, operation: tf.Operation, own: list[Marks]) -> list[Marks]:
         self.kinds.add(_without_version(operation))
+        self.seeded |= bool(_RANDOM.search(operation.type)) and not _is_unseeded(operation)
         if operation.type == "Const":
             found = self._of_constant(operation)
         elif operation.type in _CALLS | _CONDITIONS | _LOOPS and (inner := _inner(graph, operation)):
@@ -275,6 +287,11 @@ def _inner(graph: tf.Graph, operation: tf.Operation) -> list[tf.Graph]:
         if inner is not None:
             found.append(inner)
     return found
+
+
+def _is_unseeded(operation: tf.Operation) -> bool:
+    """Whether it takes its seed from the operating system."""
+    return _has(operation, "seed2") and operation.get_attr("seed") == operation.get_attr("seed2") == 0
 
 
 def _has(operation: tf.Operation, attribute: str) -> bool:

@@ -29,7 +29,7 @@ _BY_CONTENT = "chooses records by their content, so that one record moves others
 _ORDER = "The order is: shuffle, batch, repeat"
 _MIXING = "may stop early or bring a record twice: concatenate() the datasets and shuffle"
 _FIXED = "use padded_batch() with fixed padded_shapes"
-REFUSED = {
+_REFUSED = {
     "Filter": f"filter() {_BY_CONTENT}: filter the data once, before counting it",
     "TakeWhile": f"take_while() {_BY_CONTENT}: cut the data once, before counting it",
     "Unique": f"unique() {_BY_CONTENT}: remove duplicates once, before counting",
@@ -182,8 +182,8 @@ def _refuse(way: list[tf.data.Dataset], kinds: list[str]) -> None:
         if hasattr(node, REASON_AGAINST_PRIVACY):
             raise ValueError(f"{getattr(node, REASON_AGAINST_PRIVACY)}.")
     for kind in kinds:
-        if kind in REFUSED:
-            raise ValueError(f"A declared dataset must bring each record at most once a pass. {REFUSED[kind]}.")
+        if kind in _REFUSED:
+            raise ValueError(f"A declared dataset must bring each record at most once a pass. {_REFUSED[kind]}.")
 
 
 def _check_order(way: list[tf.data.Dataset], kinds: list[str], batch: int) -> None:

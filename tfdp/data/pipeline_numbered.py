@@ -16,7 +16,6 @@ from tfdp.data.pipeline_graph import (
     ONE_OUT_OF_ONE,
     ONE_RECORD_AT_A_TIME,
     REASON_AGAINST_PRIVACY,
-    REFUSED,
     REPEATING,
     inspect,
 )
@@ -64,8 +63,6 @@ def _read(node: tf.data.Dataset, cached: bool, keep: bool) -> Numbered:
         (below,) = inputs_of(node)
         found = _read(below, cached, keep)
         return found if kind == "Cache" and not keep else TRANSFORMATIONS[kind](node, found)
-    if kind in REFUSED:
-        raise ValueError(f"{REFUSED[kind]}.")
     if not cached:
         raise NotNumbered(
             f"there are no record numbers in the part called {kind} (if the records fit into memory, write cache(): it is then read once)"

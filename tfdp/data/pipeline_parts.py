@@ -43,8 +43,9 @@ def zipped(node: tf.data.Dataset, parts: list[Numbered]) -> Numbered:
     if any(part.mixed or part.repeated for part in parts):
         raise NotNumbered("zip() joins data sets that are shuffled or repeated")
     batched = parts[0].batch_size is not None
-    if len({(part.batch_size, part.size if batched else None, part.after) for part in parts}) > 1:
-        raise NotNumbered("zip() joins batches")
+    lengths = {(part.batch_size, part.size if batched else None) for part in parts}
+    if len(lengths) > 1 or any(part.after for part in parts):
+        raise NotNumbered("zip() joins batches of different lengths, or what map() made of batches")
     elements = [part.by_number() for part in parts]
     specs = [leaf for part in parts for leaf in tf.nest.flatten(part.spec)]
     return Numbered(
@@ -96,7 +97,7 @@ def kept(node: tf.data.Dataset, below: Numbered) -> Numbered:
 
 def _shuffled(node: tf.data.Dataset, below: Numbered) -> Numbered:
     """A shuffle() that gives one order for good decides what take() and skip() take, so its order is found out."""
-    fixed = not node._reshuffle_each_iteration and (int(node._seed) or int(node._seed2))
+    fixed = not node._reshuffle_each_iteration and (int(node._seed) or int(node._seed2)) and math.isfinite(below.size)
     if not fixed or below.mixed or below.repeated or below.batch_size is not None:
         return dataclasses.replace(below, mixed=True)
     numbers = tf.data.Dataset.range(int(below.size))
@@ -138,6 +139,8 @@ def _part(node: tf.data.Dataset, below: Numbered) -> Numbered:
     if below.mixed or below.repeated:
         after = "repeat()" if below.repeated else "shuffle()"
         raise NotNumbered(f"{name}() after {after} leaves it to chance which records are in a pass (write it before)")
+    if not math.isfinite(below.size):
+        raise NotNumbered("it is one element that is repeated without end")
     numbers = np.arange(int(below.size))
     if name == "shard":
         return below.chosen(numbers[numbers // batch % int(node._num_shards) == count])

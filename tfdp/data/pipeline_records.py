@@ -2,12 +2,13 @@
 
 import dataclasses
 import threading
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from tfdp.data.numbered import NotNumbered, Numbered
-from tfdp.data.pipeline_functions import draws
+from tfdp.data.pipeline_functions import draws, draws_from_a_seed
 from tfdp.data.pipeline_graph import ONE_OUT_OF_ONE
 from tfdp.data.pipeline_joins import check_joins
 from tfdp.data.pipeline_numbered import numbered
@@ -17,6 +18,10 @@ _FEW = 4  # records on which functions are tried
 OWN_ELEMENT = (
     "One record is one element of the data set. What several elements are made of, such as a time step in many windows, is in "
     "several records"
+)
+SECRET_SEEDS = (
+    "Nobody knows the seeds of the random numbers that map() draws: with keras.utils.set_random_seed or seed= of known numbers, what "
+    "becomes of a record may tell how many were drawn before it"
 )
 
 
@@ -39,15 +44,13 @@ class FromPipeline:
     def __init__(self, dataset: tf.data.Dataset):
         found = numbered(dataset)
         self.size, self.batch_size = int(found.size), found.batch_size
-        of_maps = (ONE_OUT_OF_ONE, f"{OWN_ELEMENT}.") if found.maps or found.unchecked else ()
-        self.unchecked = tuple(
-            dict.fromkeys((*of_maps, *found.unchecked, *check_joins(dataset, self.size, with_constants=True)))
-        )
+        joined = check_joins(dataset, self.size, with_constants=True)
+        self.unchecked = tuple(dict.fromkeys((*_unchecked(found), *joined)))
         self.cheap = found.vectorised and not found.after and found.kept is None
         self._rows = _Rows(found)
         try:
-            first = self._rows.read(np.zeros(1, np.int64))
-            _check_rows(found, self._rows)
+            first = self._rows.read(np.arange(min(self.size, _FEW)))
+            self._rows.check()
         except tf.errors.InvalidArgumentError as error:
             if not found.maps:
                 raise
@@ -73,6 +76,15 @@ class FromPipeline:
                 "The records of the data set can't be put into one lot. They need one shape each: resize or pad them in a map(). A "
                 "map() after batch() is called with a batch of one record: what it pads to needs a fixed length."
             ) from error
+
+
+def _unchecked(found: Numbered) -> Iterator[str]:
+    if found.maps or found.unchecked:
+        yield ONE_OUT_OF_ONE
+        yield f"{OWN_ELEMENT}."
+    if any(map(draws_from_a_seed, found.maps)):
+        yield f"{SECRET_SEEDS}."
+    yield from found.unchecked
 
 
 class _Rows:
@@ -110,30 +122,62 @@ class _Rows:
             batch = function(*batch)
         return batch
 
+    def check(self) -> None:
+        """Raises ValueError where a map() after batch() can be seen to make a record's row of its neighbours as well.
 
-def _check_rows(found: Numbered, rows: _Rows) -> None:
-    """Raises ValueError where a map() after batch() can be seen to make a record's row of its neighbours as well.
+        Such a function would not do to a record alone what it is there for.
+        """
+        found = self._found
+        if self._kept is not None:
+            self._kept.rows.check()
+        if not found.after:
+            return
+        numbers = np.arange(min(found.size, found.batch_size, _FEW))
+        batch, alone = _Rows(dataclasses.replace(found, after=())).read(numbers), self.read(numbers)
+        if any(map(draws, found.maps)):
+            mixed = _mixes_at_random(self, batch, alone)
+        else:
+            mixed = not all(map(_alike, alone, _after(self, batch)))
+        if mixed:
+            raise ValueError(
+                "A map() after batch() makes a record's row of its neighbours as well (of the batch's mean, of a mixture, of the length of "
+                "the longest). Private training draws its own lots, and a record must be what it is alone: write such a map() before "
+                "batch(), with fixed lengths, or leave it out."
+            )
 
-    Such a function would not do to a record alone what it is there for.
-    """
-    if not found.after:
-        return
-    numbers = np.arange(min(found.size, found.batch_size, _FEW))
-    batch = _Rows(dataclasses.replace(found, after=())).read(numbers)
-    together = [part.numpy() for part in rows.after([tf.convert_to_tensor(part) for part in batch])]
-    alone = rows.read(numbers)
-    random = any(draws(node) for node in found.maps)
-    if not all(
-        one.shape == other.shape and (random or _alike(one, other)) for one, other in zip(alone, together, strict=True)
-    ):
-        raise ValueError(
-            "A map() after batch() makes a record's row of its neighbours as well (of the batch's mean, of their order, of the length of "
-            "the longest). Private training draws its own lots, and a record must be what it is alone: write such a map() before batch(), "
-            "with fixed lengths, or leave it out."
-        )
+
+def _after(rows: _Rows, batch: list[np.ndarray]) -> list[np.ndarray]:
+    return [part.numpy() for part in rows.after([tf.convert_to_tensor(part) for part in batch])]
+
+
+def _mixes_at_random(rows: _Rows, batch: list[np.ndarray], alone: list[np.ndarray]) -> bool:
+    """What is drawn differs each time, but a neighbour that is no number shows."""
+    lone = [_without_numbers(part) for part in batch]
+    try:
+        return any(_shows(_after(rows, lone), alone) for _ in range(_FEW))
+    except tf.errors.InvalidArgumentError:  # the function needs numbers, such as places in a table of colours
+        return False
+
+
+def _without_numbers(part: np.ndarray) -> np.ndarray:
+    """Of all rows but the first there is nothing left, if they are floats."""
+    if part.dtype.kind == "f":
+        part = part.copy()
+        part[1:] = np.nan
+    return part
+
+
+def _shows(together: list[np.ndarray], alone: list[np.ndarray]) -> bool:
+    """Whether the first row has become another length, or no number where it is one alone."""
+    return any(
+        one.shape != other.shape or (one.dtype.kind == "f" and np.isnan(one[0]).any() > np.isnan(other[0]).any())
+        for one, other in zip(together, alone, strict=True)
+    )
 
 
 def _alike(one: np.ndarray, other: np.ndarray) -> bool:
+    if one.shape != other.shape:
+        return False
     if one.dtype.kind != "f":
         return np.array_equal(one, other)
     return np.allclose(one, other, rtol=1e-3, atol=1e-5 * np.max(np.abs(other), initial=0.0), equal_nan=True)
@@ -143,7 +187,7 @@ class _Kept:
     """Rows that are read once and kept in memory, as cache() would."""
 
     def __init__(self, found: Numbered):
-        self._rows = _Rows(found)
+        self.rows = _Rows(found)
         self._have = np.zeros(int(found.size), bool)
         self._store: list[np.ndarray] = []
         self._writing = threading.Lock()
@@ -152,7 +196,7 @@ class _Kept:
         with self._writing:
             missing = np.unique(numbers[~self._have[numbers]])
             if len(missing):
-                new = self._rows.read(missing)
+                new = self.rows.read(missing)
                 self._store = self._store or [np.empty((len(self._have), *rows.shape[1:]), rows.dtype) for rows in new]
                 for store, rows in zip(self._store, new, strict=True):
                     store[missing] = rows

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfdp.data.declared import DeclaredDataset, declare_sampling
 from tfdp.data.numbered import NotNumbered
-from tfdp.data.pipeline_graph import BATCHING, ONE_OUT_OF_ONE
+from tfdp.data.pipeline_graph import BATCHING, ONE_OUT_OF_ONE, inspect
 from tfdp.data.pipeline_joins import TOGETHER
 from tfdp.data.pipeline_nodes import cardinality_of, kind_of, ways_of
 from tfdp.data.pipeline_records import FromPipeline
@@ -74,13 +74,14 @@ def _passes(dataset: tf.data.Dataset, reason: str) -> Understood:
         if kind_of(node) in BATCHING and hasattr(node, "_batch_size")
     }
     cause = f"How this tf.data.Dataset samples its batches can't be seen, and the privacy of the run depends on it: {reason}"
-    if len(counts) != 1 or min(counts)[0] < 1:
-        raise ValueError(f"{cause}, and it does not show how many records a pass has. {_CURE}.")
-    ((size, batch_size),) = counts
+    size, batch_size = counts.pop() if len(counts) == 1 else (tf.data.UNKNOWN_CARDINALITY, 1)
     try:
+        if size < 1:
+            inspect(dataset, 1)  # what is refused whatever the size
+            raise ValueError("It does not show how many records a pass has.")
         declared = declare_sampling(dataset, "shuffled", size=size, batch_size=min(batch_size, size))
     except ValueError as error:
-        raise ValueError(f"{cause}; as passes over the records it can't be counted either. {error} {_CURE}.") from error
+        raise ValueError(f"{cause}. It can't be taken as passes over the records either. {error} {_CURE}.") from error
     doubts = [sentence for sentence in declared.unchecked if sentence not in _SEEN]
     if doubts:
         raise ValueError(f"{cause}. It can't be seen to hold either: {' '.join(doubts)} {_CURE}.")
