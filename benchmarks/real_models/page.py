@@ -66,18 +66,22 @@ def line(model: RealModel, found: dict) -> str:
 
 
 def summary(models: list[RealModel], found: dict[str, dict]) -> str:
-    costs = [one["cost"] for one in found.values() if "step_ms" in one.get("cost", {})]
     exact = [one["exact"] for one in found.values() if "clipped" in one.get("exact", {})]
-    if not costs or not exact:
-        return "Nothing was measured yet."
-    close = sum(_worst(one) <= ROUNDING for one in exact)
-    fast = sum(not one["slow"] for one in exact)
-    first = [one["first_fit_s"][PRIVATE] for one in costs]
-    return (
-        f"Of {len(models)} models {len(costs)} train. The step is within {ROUNDING:g} of brute force for {close} of the {len(exact)} that "
-        f"were compared; {fast} have a rule for every layer. A step takes {statistics.median(map(_ratio, costs)):.1f} times plain Keras's in the "
-        f"median, {max(map(_ratio, costs)):.1f} at most; the first fit {statistics.median(first):.1f} s of CPU time in the median, {max(first):.1f} at most."
-    )
+    costs = [one["cost"] for one in found.values() if "step_ms" in one.get("cost", {})]
+    said = []
+    if exact:
+        close, fast = sum(_worst(one) <= ROUNDING for one in exact), sum(not one["slow"] for one in exact)
+        said.append(
+            f"Of {len(models)} models {len(exact)} were compared with brute force: {close} within {ROUNDING:g}. {fast} of them have a rule of "
+            "its family for every layer."
+        )
+    if costs:
+        ratios, first = [_ratio(one) for one in costs], [one["first_fit_s"][PRIVATE] for one in costs]
+        said.append(
+            f"A step of {len(costs)} takes {statistics.median(ratios):.1f} times plain Keras's in the median, {max(ratios):.1f} at most; the first "
+            f"fit {statistics.median(first):.1f} s of CPU time in the median, {max(first):.1f} at most."
+        )
+    return " ".join(said) or "Nothing was measured yet."
 
 
 def _worst(exact: dict) -> float:
