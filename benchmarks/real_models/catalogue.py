@@ -87,8 +87,12 @@ def real_model(
     return listed
 
 
+def models_of(kind: str) -> dict[str, RealModel]:
+    """By name. The other kinds' modules are not imported."""
+    importlib.import_module(f"benchmarks.real_models.{kind}")
+    return {name: model for name, model in _MODELS.items() if model.kind == kind}
+
+
 def all_models() -> dict[str, RealModel]:
     """By name, kind after kind."""
-    for kind in KINDS:
-        importlib.import_module(f"benchmarks.real_models.{kind}")
-    return dict(sorted(_MODELS.items(), key=lambda item: list(KINDS).index(item[1].kind)))
+    return {name: model for kind in KINDS for name, model in models_of(kind).items()}
