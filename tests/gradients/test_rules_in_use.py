@@ -22,7 +22,6 @@ LAYERS = {
     "GRU": (SEQUENCES, lambda: L.GRU(4), "gated_recurrent_unit"),
     "GRU, reset before": (SEQUENCES, lambda: L.GRU(4, reset_after=False), "gated_recurrent_unit"),
     "GRU without bias": (SEQUENCES, lambda: L.GRU(4, use_bias=False), "gated_recurrent_unit"),
-    "LSTM with dropout": (SEQUENCES, lambda: L.LSTM(4, dropout=0.3), "recurrent"),
     "RNN around a cell": (SEQUENCES, lambda: L.RNN(L.GRUCell(4)), "gated_recurrent_unit"),
     "EinsumDense of any rank": (SEQUENCES, lambda: L.EinsumDense("...x,xy->...y", 4), "einsum_dense"),
     "both directions": (SEQUENCES, lambda: L.Bidirectional(L.GRU(4)), "gated_recurrent_unit"),
