@@ -34,7 +34,6 @@ MODELS = {
         layers.Flatten(),
         layers.Dense(8, "tanh"),
     ],
-    "inside recurrent layers": lambda: [layers.GRU(4, dropout=0.4, return_sequences=True), layers.LSTM(3, dropout=0.4)],
     "before a convolution": lambda: [layers.Dropout(0.3), layers.Conv1D(4, 2), layers.Flatten()],
 }
 

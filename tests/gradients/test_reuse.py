@@ -3,10 +3,12 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
+from tests.brute_force import brute_force
 from tfdp.data import PoissonBatches
-from tfdp.gradients import prove, reads
+from tfdp.gradients import lot_gradients, prove, reads
 
 L, ops = keras.layers, keras.ops
 METHODS = ("_read_variable_op", "sparse_read", "gather_nd")
@@ -22,24 +24,43 @@ class Reads(keras.Model):
         return self.head(h + self.use(self.hidden.kernel, x))
 
 
-def served(use) -> list[str]:
+def proven(use):
     model = Reads(use)
     random = np.random.default_rng(0)
     x, y = random.normal(size=(8, 3)).astype("f4"), random.normal(size=(8, 1)).astype("f4")
     model(x)
     model.compile(optimizer="sgd", loss="mse")
     lots = PoissonBatches(x, y, batch_size=4)
-    return sorted(line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(8), 16).describe())
+    plan = prove(model, lots.record_spec, lots.head(8), 16)
+    return model, plan, sorted(line.partition(": ")[2] for line in plan.describe())
 
 
 def test_a_weight_that_the_loss_does_not_depend_on_elsewhere_keeps_its_rule():
-    assert served(lambda kernel, x: ops.stop_gradient(ops.norm(kernel))) == ["dense", "dense"]
+    assert proven(lambda kernel, x: ops.stop_gradient(ops.norm(kernel)))[2] == ["dense", "dense"]
 
 
-def test_a_use_behind_data_that_are_never_made_up_moves_the_weight_alone():
-    """The bias of the layer stays with the layer's rule."""
-    found = served(lambda kernel, x: ops.where(x[:, :1] > 1e9, kernel[0], 0.0))
-    assert found == ["dense", "dense", "universal rule (xla)"]
+def test_a_use_behind_data_that_are_never_made_up_is_followed():
+    model, plan, served = proven(lambda kernel, x: ops.where(x[:, :1] > 1e9, kernel[0], 0.0))
+    assert served == ["dense", "dense"]
+    x, y = np.array([[2e9, 1, 1], [1, 1, 1]], "f4"), np.ones((2, 1), "f4")
+    spec = [tf.TensorSpec([None, 3]), tf.TensorSpec([None, 1])]
+    found = tf.function(lambda x, y: lot_gradients(model, plan, x, y).gradients.materialise(), input_signature=spec)(
+        x, y
+    )
+    flat = np.concatenate([np.reshape(g, (2, -1)) for g in found], 1)
+    truth = brute_force(model, x, y).gradients
+    np.testing.assert_allclose(flat, truth, atol=1e-4 * np.linalg.norm(truth))
+
+
+def test_a_use_that_can_not_be_followed_moves_the_weight_alone():
+    """In a loop. The bias of the layer stays with the layer's rule."""
+
+    def looped(kernel, x):
+        return tf.while_loop(
+            lambda i, h: i < 2, lambda i, h: (i + 1, h * kernel[0]), [0, ops.ones_like(x[:, :1]) * ops.ones(4)]
+        )[1]
+
+    assert proven(looped)[2] == ["dense", "dense", "universal rule (map)"]
 
 
 def originals() -> list:

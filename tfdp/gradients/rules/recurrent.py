@@ -57,16 +57,14 @@ _STEPS = {layers.LSTMCell: _lstm, layers.SimpleRNNCell: _simple, layers.GRUCell:
 
 
 def _runs(*cells: type):
-    """Whether a layer runs a cell of these classes in a way that is written out here."""
+    """Whether a layer runs a cell of these classes in the way that is written out here: without masks that are drawn for it, and without
+    a state kept between lots, which would mix them."""
 
     def applies(layer: keras.layers.RNN) -> bool:
         cell = layer.cell
-        # A state kept between lots would mix them. Some kinds of dropout draw a mask for each gate, or mask states.
-        masked_otherwise = cell.recurrent_dropout and type(cell) is layers.SimpleRNNCell
-        masked_by_gate = (cell.dropout or cell.recurrent_dropout) and getattr(cell, "implementation", 2) != 2
-        return not (layer.stateful or masked_by_gate or masked_otherwise)
+        return type(cell) in cells and not (layer.stateful or cell.dropout or cell.recurrent_dropout)
 
-    return lambda layer: type(layer.cell) in cells and applies(layer)
+    return applies
 
 
 def at_gates(layer, call, watch, args, kwargs) -> Tapped:
@@ -74,9 +72,6 @@ def at_gates(layer, call, watch, args, kwargs) -> Tapped:
     cell, step = layer.cell, _STEPS[type(layer.cell)]
     arguments = dict(zip(("sequences", "initial_state", "mask", "training"), args, strict=False)) | kwargs
     x = arguments.pop("sequences")
-    if arguments.get("training") and 0 < cell.dropout < 1:
-        x = x * cell.get_dropout_mask(x[:, 0])[:, None]  # one for all steps
-        cell.reset_dropout_mask()
     kernel = tf.cast(cell.kernel, x.dtype)
     projected = tf.matmul(x, kernel)
     watch(projected)
@@ -86,7 +81,6 @@ def at_gates(layer, call, watch, args, kwargs) -> Tapped:
 
     with contextlib.ExitStack() as shadows:
         shadows.enter_context(instance_attribute(cell, "call", on_projected))
-        shadows.enter_context(instance_attribute(cell, "dropout", 0.0))
         shadows.enter_context(instance_attribute(layer, "return_sequences", True))
         shadows.enter_context(instance_attribute(layer, "zero_output_for_mask", False))  # what is put out is the state
         output = call(projected, **arguments)
