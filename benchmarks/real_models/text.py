@@ -150,7 +150,7 @@ def miniature_gpt():
     tokens(WORDS, 32),
     tokens(WORDS, 32),
     loss=lambda: [of_logits(), None],
-    note="Keras pairs one loss with two outputs",
+    note="a loss for one of two outputs",
 )
 def miniature_gpt_two_outputs():
     inputs = layers.Input((32,), dtype="int32")

@@ -57,7 +57,7 @@ def blocks() -> keras.Model:
 
 
 def siamese() -> keras.Model:
-    """One backbone for two inputs, one of its layers outside it as well; a vocabulary that only the layer knows."""
+    """One backbone for two inputs, one of its layers outside it as well; a sum of tensors; a vocabulary that only the layer knows."""
     shared = L.Dense(6, name="shared")
     words = L.StringLookup(output_mode="one_hot")
     words.adapt(["a", "b", "c", "b"])
@@ -66,7 +66,7 @@ def siamese() -> keras.Model:
     )
     left, right = L.Input((6,)), L.Input((6,))
     word = L.Input((1,), dtype="string")
-    joined = L.Concatenate()([shared(backbone(left)), backbone(right), words(word)])
+    joined = L.Concatenate()([shared(backbone(left)) + backbone(right), words(word)])
     return keras.Model([left, right, word], L.Dense(1)(joined))
 
 
