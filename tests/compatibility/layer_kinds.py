@@ -226,14 +226,14 @@ def feature_space():
 def fixed_images():
     bounds = {"value_range": (0, 1)}
     pipeline = layers.Pipeline(
-        [layers.Equalization(**bounds), layers.CenterCrop(4, 4)]
+        [layers.Equalization(**bounds), layers.CenterCrop(6, 6)]
     )  # by itself Keras takes it for a cycle
     train(
         chain(
-            layers.Resizing(6, 6),
+            pipeline,
+            layers.Resizing(4, 4),
             layers.AutoContrast(**bounds),
             layers.Solarization(**bounds),
-            pipeline,
             shape=(8, 8, 3),
         ),
         IMAGES,

@@ -283,7 +283,9 @@ def scikit_learn():
     regressor = keras.wrappers.SKLearnRegressor(
         classifier, model_kwargs=numbers, fit_kwargs={"batch_size": 4, "verbose": 0}
     )
-    search = GridSearchCV(regressor, {"model_kwargs": [numbers]}, cv=2, error_score="raise").fit(X, Y[:, 0])
+    search = GridSearchCV(regressor, {"model_kwargs": [numbers]}, cv=2, error_score="raise").fit(
+        X, Y[:, 0], batch_size=4, verbose=0
+    )
     assert search.best_estimator_.model_.optimizer.ledger.steps == 4
 
 
