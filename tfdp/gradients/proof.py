@@ -32,6 +32,7 @@ from tfdp.gradients.remat import without_rematerialisation
 from tfdp.gradients.reuse import used_elsewhere
 from tfdp.gradients.rows import View
 from tfdp.gradients.state import KnownDraws, StateAssigned
+from tfdp.gradients.taps_of_users import check_taps_of_users
 from tfdp.gradients.trial import PinnedState, Trial, dense, unpacked, values
 from tfdp.gradients.unoptimized import as_traced
 
@@ -102,6 +103,7 @@ class _Coverage:
 
     def plan(self) -> Plan:
         plan = first_plan(self.trial.model)
+        check_taps_of_users(self.trial, plan)
         view = self.independence.settle(plan)
         if not plan.whole:
             self._move_what_is_used_elsewhere(plan, view)

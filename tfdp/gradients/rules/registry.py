@@ -113,7 +113,7 @@ def at_output(layer: keras.Layer, call: Callable, watch: Callable, args: tuple, 
 def at_pre_activation(layer: keras.Layer, call: Callable, watch: Callable, args: tuple, kwargs: dict) -> Tapped:
     """A tap between the layer's linear part and its activation."""
     activation = layer.__dict__["activation"]
-    layer.__dict__["activation"] = None
+    layer.__dict__["activation"] = keras.activations.linear
     try:
         z = call(*args, **kwargs)
     finally:
