@@ -71,7 +71,7 @@ def _plain(message: str) -> str:
         r"Exception encountered when calling .*?\n\n(.*?)\n\nArguments received by .*", message, re.DOTALL
     )
     message = wrapped.group(1) if wrapped else message
-    message = re.sub(r"_\d+(?=['/:])", "", message)
+    message = re.sub(r"(_[0-9]+)+(?=['/:])", "", message)
     return re.sub(r"\s+", " ", message).replace("|", "\\|").strip()
 
 

@@ -163,6 +163,21 @@ def added_loss_message(names: list[str]) -> str:
     )
 
 
+def known_to_mix(model: keras.Model) -> keras.Layer | None:
+    """A layer that mixes examples whenever it runs, though it may run at some draws alone (inside RandAugment, one in eleven)."""
+    return next((layer for layer in all_layers(model) if isinstance(layer, keras.layers.Equalization)), None)
+
+
+def drawn_in_python_message(model: keras.Model) -> str:
+    known = [layer.name for layer in all_layers(model) if isinstance(layer, keras.layers.AugMix)]
+    who = f"The layer {known[0]!r}" if known else f"A layer or the loss of the model {model.name!r}"
+    return (
+        f"{who} draws from Python's or numpy's random numbers while the model is traced (Keras's AugMix does so to choose what it does to "
+        "images): each trace is then another model, and the one that was checked is not the one that is trained. Draw with keras.random and a "
+        "keras.random.SeedGenerator, or use single layers such as RandomRotation and RandomContrast."
+    )
+
+
 def regulariser_message(model: keras.Model) -> str:
     return (
         f"An activity regulariser of the model {model.name!r} mixes examples: it is neither the mean nor the sum over the lot of "
@@ -221,6 +236,7 @@ _CURES = {
     keras.layers.BatchNormalization: BATCH_NORM_CURE,
     keras.layers.MixUp: "It blends pairs of examples: leave it out, or use layers that change each image by itself.",
     keras.layers.CutMix: "It pastes pieces of one example into another: leave it out, or use RandomErasing.",
+    keras.layers.Equalization: f"Keras counts the brightness of the whole lot, in RandAugment and AugMix too: use their other layers. {_TO_EACH_RECORD}",
     keras.layers.MelSpectrogram: f"It scales to the loudest sound of the whole lot. {_TO_EACH_RECORD}",
     keras.layers.RandomElasticTransform: (
         f"In a graph, Keras gives all rows what it made of the first one. {_TO_EACH_RECORD}"

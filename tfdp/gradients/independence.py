@@ -14,6 +14,7 @@ dispatch or fold them). Where the example's own loss changes, or where nothing w
 """
 
 import contextlib
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +25,10 @@ from tfdp.gradients.blame import (
     MixesExamples,
     Situation,
     added_loss_message,
+    drawn_in_python_message,
     failure_message,
     first_mixing_layer,
+    known_to_mix,
     mixing_message,
     regulariser_message,
 )
@@ -65,6 +68,8 @@ class Independence:
 
     def settle(self, plan: Plan) -> View:
         """Raises where examples meet. Moves weights out of layers whose rows are not the examples."""
+        if layer := known_to_mix(self.trial.model):
+            raise MixesExamples(mixing_message(self.trial.model, layer))
         view = self._first_view(plan)
         if not self._knows_the_integers:
             self.trial.state.also(view.graph.variables)
@@ -109,6 +114,7 @@ class Independence:
 
     def _view(self, plan: Plan) -> View:
         view = View(self.trial, plan)
+        before = random.getstate(), np.random.get_state()[1].tobytes(), np.random.get_state()[2]
         try:
             graph = view.graph
         except (StateAssigned, KnownDraws, MixesExamples):
@@ -120,6 +126,8 @@ class Independence:
             return self._view(plan)
         except Exception as error:
             raise self._failure(error, "a lot of unknown size") from None
+        if (random.getstate(), np.random.get_state()[1].tobytes(), np.random.get_state()[2]) != before:
+            raise KnownDraws(drawn_in_python_message(self.trial.model))
         secret = next(tensor for tensor in graph.inputs if tensor.op.name == "secret")
         check_model(self.trial.model, graph, secret)
         return view
