@@ -71,10 +71,19 @@ def drawing_from(secret: tf.Tensor | None, row: tf.Tensor | None = None) -> Iter
         yield drawn
 
 
+@dataclasses.dataclass
+class Lengths:
+    """How many rows each draw has, as far as that can be told; ``for_all`` says that one is certainly not of the examples."""
+
+    known: list[tf.Tensor] = dataclasses.field(default_factory=list)
+    for_all: bool = False
+
+
 @contextlib.contextmanager
-def following(order: tf.Tensor) -> Iterator[None]:
+def following(order: tf.Tensor) -> Iterator[Lengths]:
     """Random numbers move with their rows, for tests that move rows: row ``i`` of every draw of shape ``[B, ...]`` (or
     ``[B * k, ...]``) is what row ``order[i]`` would have been."""
+    lengths, graph = Lengths(), order.graph
     rows = tf.size(order)
     back = tf.math.invert_permutation(order)
 
@@ -92,10 +101,15 @@ def following(order: tf.Tensor) -> Iterator[None]:
 
     def drawn(original: Callable, *args, **kwargs) -> tf.Tensor:
         args, kwargs = keras.tree.map_structure(at_its_old_place, (args, kwargs))
-        return moved(original(*args, **kwargs), order)
+        values = original(*args, **kwargs)
+        if values.graph is not graph or not values.shape.rank or values.shape[0] is not None:
+            lengths.for_all = True
+        else:
+            lengths.known.append(tf.shape(values)[0])
+        return moved(values, order)
 
     with contextlib.ExitStack() as shadows:
         for module, names in _DRAWING.items():
             for name in names:
                 shadows.enter_context(shadowed(module, name, drawn))
-        yield
+        yield lengths

@@ -14,6 +14,7 @@ dispatch or fold them). Where the example's own loss changes, or where nothing w
 """
 
 import contextlib
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +33,7 @@ from tfdp.gradients.blame import (
     mixing_message,
     regulariser_message,
 )
+from tfdp.gradients.extent import is_large
 from tfdp.gradients.losses import overrides_the_loss
 from tfdp.gradients.made_up import ROWS, in_order, larger_than, size_of
 from tfdp.gradients.plan import Plan, move_out, replace_rule
@@ -219,16 +221,27 @@ class Independence:
 
     def _large_lots(self, base: "_Base") -> None:
         """The base's examples anywhere among others: at sizes that a layer may treat in its own way, of the expected size, half
-        of it copies, and of one over it, with others of all kinds."""
+        of it copies, and of the largest there will be, with others of all kinds."""
         records, expected = self.trial.records, max(self.lot_size, 2 * ROWS)
         lots = [(records.among(size), True) for size in MEDIUM if size < expected]
         lots.append((records.among(expected, copies=expected // 2 - ROWS // 2), True))
         over = larger_than(expected)
-        lots.append((records.among(over - over % -MEDIUM[-1], all_kinds=True), False))
+        base.view.plan.most_at_once = self.lot_size if self._runs_in_parts(base.view) else None
+        largest = over - over % -MEDIUM[-1] if base.view.plan.most_at_once is None else expected
+        lots.append((records.among(largest, all_kinds=True), False))
         for seed, (lot, must_run) in enumerate(lots):
             order = np.random.default_rng(seed).permutation(size_of(lot))
             base.compare(in_order(lot, order), order=order, what="a lot of the size of training's", must_run=must_run)
         self._all_alike(base, expected)
+
+    def _runs_in_parts(self, view: View) -> bool:
+        """Whether lots above the expected size are worth running in parts. Not where rows have something in common that parts
+        would not have: random numbers drawn once for all, or a loss of the whole lot."""
+        model = self.trial.model
+        if view.draws_for_all or view.plan.shares or overrides_the_loss(model):
+            return False
+        weights = sum(math.prod(v.shape) for v in model.trainable_variables)
+        return is_large(view.graph, self.lot_size, weights)
 
     def _check_sums(self, view: View, sight: Sight) -> None:
         """What makes one number of a lot must be the mean or the sum of what it says of each example alone."""

@@ -59,7 +59,7 @@ class View:
         self.layers: list[keras.Layer] = []
         self.calls: list[Call] = []
         self.added_by: list[str] = []
-        self.draws = self.reduces_by_itself = False
+        self.draws = self.draws_for_all = self.reduces_by_itself = False
         self.folded: set[int] = set()  # by id, layers that see several rows an example
         spec = (trial.spec, tf.TensorSpec([None]), tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32), SEED)
         self._function = traced(self._look, list(spec))
@@ -83,7 +83,10 @@ class View:
         counts = [{"mean": float(size), "sum": 1.0, "none": 0.0}[share] for share in shares]
         factors = np.zeros(0) if not counts else np.asarray(counts)
         arguments = (np.float32(scales), np.float32(factors), np.int32(order))
-        own, tensors, of_the_lot, added, rows = self.trial.run(self._function, lot, *arguments, self.trial.secret)
+        own, tensors, of_the_lot, added, rows, drawn = self.trial.run(
+            self._function, lot, *arguments, self.trial.secret
+        )
+        self.draws_for_all |= bool(np.any(drawn % size))
         self.folded |= {
             id(layer) for layer, r in zip(self._rows_of, rows, strict=True) if r > size > 1 and r % size == 0
         }
@@ -91,7 +94,7 @@ class View:
 
     def _look(self, record, scales, factors, order, secret):
         x, y, sample_weight = unpacked(record)
-        with tf.GradientTape(watch_accessed_variables=False) as tape, following(order):
+        with tf.GradientTape(watch_accessed_variables=False) as tape, following(order) as lengths:
             forward = Forward(tape, self.trial.model, self.plan, x, y, sample_weight, secret)
             losses, model = forward.losses, self.trial.model
             own = losses.own()
@@ -109,14 +112,15 @@ class View:
                 tensors.append(by_row(tensor, forward.batch, len(tensors)))
                 self.layers.append(call.layer)
         self.calls, self.added_by, self.draws = forward.record.calls, losses.added_by, forward.drawn.count > 0
-        self.reduces_by_itself = losses.reduces_by_itself
+        self.draws_for_all, self.reduces_by_itself = lengths.for_all, losses.reduces_by_itself
         of_the_lot = list(losses.activity_of_the_lot)
         if losses.reduces_by_itself:
             of_the_lot.append((losses.of_the_lot(model, x, y, forward.y_pred, sample_weight), losses.main))
         stacked = tf.stack(tensors) if tensors else tf.zeros([0, forward.batch, 1 + PROJECTIONS])
         with_rows = [call for call in calls if call.rows_of_its_own]
         self._rows_of = [call.layer for call in with_rows]
-        return own, stacked, of_the_lot, losses.added, [tf.shape(call.taps[0])[0] for call in with_rows]
+        rows = [tf.shape(call.taps[0])[0] for call in with_rows]
+        return own, stacked, of_the_lot, losses.added, rows, tf.stack(lengths.known or [0])
 
 
 def by_row(tensor: tf.Tensor, batch: tf.Tensor, number: int) -> tf.Tensor:

@@ -15,6 +15,7 @@ from tfdp.gradients.once import computed_once
 from tfdp.gradients.state import knowing_only, only_metrics_written
 from tfdp.mechanisms import GaussianMechanism, denoised
 from tfdp.mechanisms.gaussian import State
+from tfdp.optimizers import parts
 from tfdp.optimizers.core import Core
 from tfdp.optimizers.metric_errors import told_by_name
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
@@ -197,15 +198,16 @@ class PrivateStep:
 
     def _sums(self, record, present, ellipsoid) -> tuple[list[tf.Tensor], tf.Tensor]:
         """Clipped gradients of the lot, summed, physical batch by physical batch."""
-        limit = self.optimizer.max_physical_batch
-        record, present = _not_empty(record, present)
+        record, present = parts.not_empty(record, present)
+        rows = tf.shape(present)[0]
+        limit = self._at_once(rows)
         if limit is None:
             return self._physical(record, present, ellipsoid)
         zeros = [tf.zeros(v.shape, self.mechanism.sum_dtype) for v in self.trained]
-        rows = tf.shape(present)[0]
+        padded = self.jit_compile or self.masks_all_it_shows
 
         def part(start, sums, not_finite):
-            more, bad = self._physical(*self._part(record, present, start, limit), ellipsoid)
+            more, bad = self._physical(*parts.part_of(record, present, start, limit, padded), ellipsoid)
             return start + limit, [a + b for a, b in zip(sums, more, strict=True)], not_finite + bad
 
         def unfinished(start, sums, not_finite):
@@ -217,16 +219,12 @@ class PrivateStep:
         _, sums, not_finite = tf.while_loop(unfinished, part, state, parallel_iterations=1)
         return sums, not_finite
 
-    def _part(self, record, present, start, limit: int):
-        """Rows ``start, start + 1, ...`` of a lot. The last part is as long as the others (a library sets itself up for every
-        new length), with copies of the lot's last row that are not present; not where padding would be seen."""
-        rows = tf.shape(present)[0]
-        places = start + tf.range(tf.minimum(limit, rows))
-        if not (self.jit_compile or self.masks_all_it_shows):
-            places = places[: rows - start]
-        shown = tf.minimum(places, rows - 1)
-        record, present = map_tensors(lambda t: tf.gather(t, shown), (record, present))
-        return record, present & (places < rows)
+    def _at_once(self, rows: tf.Tensor) -> int | tf.Tensor | None:
+        """How many rows to run at once: all of them if None."""
+        limit, most = self.optimizer.max_physical_batch, self.plan.most_at_once
+        if most is None:
+            return limit
+        return parts.even(rows, most, self.mechanism.microbatch_size) if limit is None else min(limit, most)
 
     def _physical(self, record, present, ellipsoid) -> tuple[list[tf.Tensor], tf.Tensor]:
         x, y, sample_weight = (*record, None, None)[:3]
@@ -306,25 +304,3 @@ def _is_lot(data: Any) -> bool:
         and data[1].dtype.is_bool
         and len(data[1].shape) == 1
     )
-
-
-def _not_empty(record, present):
-    """A model can't be run on no rows: an empty lot becomes one of zeros, or empty texts, that is not present.
-
-    Padding by nothing hands its input on as it is.
-    """
-    missing = tf.cast(tf.equal(tf.size(present), 0), tf.int32)
-    paddings: dict[int, tf.Tensor] = {}
-
-    def one_row_at_least(t):
-        rank = len(t.shape)
-        if rank not in paddings:
-            paddings[rank] = tf.constant([[0, 1], *[[0, 0]] * (rank - 1)]) * missing
-        if t.dtype == tf.string:
-            filled = tf.raw_ops.PadV2(input=t, paddings=paddings[rank], constant_values="")
-        else:
-            filled = tf.raw_ops.Pad(input=t, paddings=paddings[rank])
-        filled.set_shape([None, *t.shape[1:]])
-        return filled
-
-    return map_tensors(one_row_at_least, record), one_row_at_least(present)
