@@ -77,8 +77,9 @@ class Plan:
 
     @property
     def taps(self) -> set[tuple[int, str]]:
-        """Where the gradients of calls are taken: at which layers, and in which way."""
-        return {(key, "again" if site.runs_again else site.way) for key, site in self.sites.items()}
+        """Where the gradients of calls are taken: at which layers, and in which way; and of which weights other uses are followed."""
+        at_sites = {(key, "again" if site.runs_again else site.way) for key, site in self.sites.items()}
+        return at_sites | {(key, "beside") for key in self.beside}
 
     def describe(self) -> list[str]:
         """One line a site, for people."""

@@ -29,7 +29,6 @@ from tfdp.gradients.overridden_loss import weighting
 from tfdp.gradients.plan import Plan, first_plan, move_out, replace_rule, widen
 from tfdp.gradients.recording import RuleFailed
 from tfdp.gradients.remat import without_rematerialisation
-from tfdp.gradients.reuse import used_elsewhere
 from tfdp.gradients.rows import View
 from tfdp.gradients.state import KnownDraws, StateAssigned
 from tfdp.gradients.trial import PinnedState, Trial, dense, unpacked, values
@@ -132,10 +131,8 @@ class _Coverage:
             if not as_keras:
                 plan.take_whole("compute_loss of the model's own counts what layers add in a way of its own")
         if not plan.whole:
-            for use in used_elsewhere(self.trial, plan, view.calls):
-                if use.followed and not use.in_loss:
-                    plan.beside[id(use.variable)] = use.calls
-                elif use.in_loss or not move_out(plan, self.trial.model, use.variable, view.calls + use.calls):
+            for use in view.uses:
+                if use.in_loss or not move_out(plan, self.trial.model, use.variable, view.calls + use.calls):
                     plan.take_whole(
                         f"the weight {use.variable.path!r} is used in the loss, or in a loop of another layer"
                     )

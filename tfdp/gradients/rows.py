@@ -7,6 +7,7 @@ gradient does. Of large tensors a few random projections are compared: a differe
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -14,11 +15,11 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.gradients.draws import SEED, following
-from tfdp.gradients.engine import Forward
 from tfdp.gradients.layer_tree import flat_tensors
 from tfdp.gradients.made_up import size_of
 from tfdp.gradients.plan import Plan
 from tfdp.gradients.recording import Call
+from tfdp.gradients.reuse import NotedForward, Use
 from tfdp.gradients.trial import Trial, traced, unpacked
 
 PROJECTIONS = 4
@@ -55,9 +56,11 @@ class View:
     """A traced look at lots, by a plan. Tensors are numbered; ``layers`` says whose they are."""
 
     def __init__(self, trial: Trial, plan: Plan):
-        self.trial, self.plan, self.taps = trial, plan, plan.taps
+        self.trial, self.plan = trial, plan
+        self.taps: set = set()  # the plan's, as they were looked at
         self.layers: list[keras.Layer] = []
         self.calls: list[Call] = []
+        self.uses: list[Use] = []  # of weights, that the plan does not follow
         self.added_by: list[str] = []
         self.draws = self.reduces_by_itself = False
         self.folded: set[int] = set()  # by id, layers that see several rows an example
@@ -92,12 +95,13 @@ class View:
     def _look(self, record, scales, factors, order, secret):
         x, y, sample_weight = unpacked(record)
         with tf.GradientTape(watch_accessed_variables=False) as tape, following(order):
-            forward = Forward(tape, self.trial.model, self.plan, x, y, sample_weight, secret)
+            forward = NotedForward(tape, self.trial.model, self.plan, x, y, sample_weight, secret)
             losses, model = forward.losses, self.trial.model
             own = losses.own()
             objective = tf.reduce_sum(scales * own)
             objective += sum(loss * factors[number] for number, loss in enumerate(losses.added))
             objective *= forward.scale
+        self.uses, self.taps = forward.used_elsewhere(objective), self.plan.taps
         calls = forward.sites(objective)
         found = iter(tape.gradient(objective, [tap for call in calls for tap in call.taps]))
         tensors, self.layers = [], []
@@ -124,17 +128,27 @@ def by_row(tensor: tf.Tensor, batch: tf.Tensor, number: int) -> tf.Tensor:
 
     The ``number`` chooses the projections.
     """
-    values, rows = tf.cast(tensor, tf.float32), tf.constant(1)
-    if values.shape.rank and values.shape[0] is None:
-        first = tf.shape(values)[0]
-        rows = tf.where((first % batch == 0) & (first > 0), batch, 1)
-    flat = tf.reshape(values, tf.stack([rows, tf.size(values) // rows]))
-    width = tf.shape(flat)[1]
-    pool = _pool()[(number * 7919) % (_POOL // 2) :]
-    pool = tf.tile(pool, [width // tf.shape(pool)[0] + 1, 1])[:width]
-    size = tf.sqrt(tf.reduce_mean(tf.square(flat), 1, keepdims=True))
-    projected = tf.matmul(flat, pool) / tf.sqrt(tf.cast(tf.maximum(width, 1), tf.float32))
-    return tf.broadcast_to(tf.concat([size, projected], 1), tf.stack([batch, 1 + PROJECTIONS]))
+    may_have_rows = bool(tensor.shape.rank and tensor.shape[0] is None)
+    return _by_row()(tf.cast(tensor, tf.float32), may_have_rows, batch, number * 7919)
+
+
+@functools.cache
+def _by_row() -> Callable:
+    """One function for all tensors: they are many, and a graph that calls it has one operation for each."""
+    whole = tf.TensorSpec([], tf.int32)
+
+    @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec([], tf.bool), whole, whole], autograph=False)
+    def seen(values, may_have_rows, batch, start):
+        first = tf.reduce_prod(tf.shape(values)[:1])
+        rows = tf.where(may_have_rows & (first % batch == 0) & (first > 0), batch, 1)
+        flat = tf.reshape(values, tf.stack([rows, tf.size(values) // rows]))
+        width = tf.shape(flat)[1]
+        directions = tf.gather(_pool(), (start + tf.range(width)) % _POOL)
+        size = tf.sqrt(tf.reduce_mean(tf.square(flat), 1, keepdims=True))
+        projected = tf.matmul(flat, directions) / tf.sqrt(tf.cast(tf.maximum(width, 1), tf.float32))
+        return tf.broadcast_to(tf.concat([size, projected], 1), tf.stack([batch, 1 + PROJECTIONS]))
+
+    return seen
 
 
 @functools.cache
