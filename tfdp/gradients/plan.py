@@ -81,6 +81,11 @@ class Plan:
         at_sites = {(key, "again" if site.runs_again else site.way) for key, site in self.sites.items()}
         return at_sites | {(key, "beside") for key in self.beside}
 
+    @property
+    def rules_in_use(self) -> set[tuple]:
+        """All that a recorded pass holds of the plan: taps, and by which rule each site gets which weights."""
+        return self.taps | {(key, site.way, *map(id, site.variables)) for key, site in self.sites.items()}
+
     def describe(self) -> list[str]:
         """One line a site, for people."""
         if self.whole:
