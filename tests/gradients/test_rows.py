@@ -83,6 +83,20 @@ class TimeMajor(layers.Layer):
         return state
 
 
+class SortedBeside(layers.Layer):
+    """The kernel of a layer is used beside it, by sorted rows, and that in large lots alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = layers.Dense(5, "tanh")
+
+    def call(self, x):
+        rows = tf.range(tf.shape(x)[0])
+        order = tf.where(tf.size(rows) > 12, tf.argsort(x[:, 0], stable=True), rows)
+        seen = tf.matmul(tf.gather(self.inner(x), order), tf.convert_to_tensor(self.inner.kernel), transpose_b=True)
+        return tf.gather(seen, tf.math.invert_permutation(order))
+
+
 @dataclass(frozen=True)
 class Rows:
     model: Callable[[], keras.Model]
@@ -111,6 +125,7 @@ CASES = {
     "longest last, lengths given first": with_a_key(LENGTHS, "ASCENDING", key_first=True),
     "sorted by a feature": with_a_key(SCORES),
     "sent to two experts": around(Dispatched, FEATURES),
+    "sorted beside its layer": around(SortedBeside, FEATURES),
     "reversed and back": around(Reversed, FEATURES),
     "time first": around(lambda: TimeMajor(loops=False), SEQUENCES),
     "time first, in a loop": around(lambda: TimeMajor(loops=True), SEQUENCES),

@@ -178,7 +178,10 @@ class Forward:
     def book_keeping(self, objective: tf.Tensor) -> LotPass:
         """One backward pass to the taps; from there each rule finds its weights' gradients."""
         calls = self.sites(objective)
-        found = self.tape.gradient(objective, [tap for call in calls for tap in call.taps])
+        return self.by_the_rules(calls, self.tape.gradient(objective, [tap for call in calls for tap in call.taps]))
+
+    def by_the_rules(self, calls: list[Call], found: list) -> LotPass:
+        """From the gradients at the taps of all calls."""
         cotangents = iter([None if d is None else tf.convert_to_tensor(d) for d in found])
         parts: dict[int, list[PerExampleGradient]] = {}
         for call in calls:

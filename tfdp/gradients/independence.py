@@ -68,11 +68,12 @@ class Independence:
         self.misplaced: _Misplaced | None = None  # the last one
         self._knows_the_integers = False
 
-    def settle(self, plan: Plan) -> View:
-        """Raises where examples meet. Moves weights out of layers whose rows are not the examples."""
+    def settle(self, plan: Plan, view: View | None = None) -> View:
+        """Raises where examples meet. Moves weights out of layers whose rows are not the examples. ``view`` is of this plan, if there
+        is one already."""
         if layer := known_to_mix(self.trial.model):
             raise MixesExamples(mixing_message(self.trial.model, layer))
-        view = self._first_view(plan)
+        view = self._first_view(plan) if view is None else view
         if not self._knows_the_integers:
             self.trial.state.also(view.graph.variables)
             self.trial.records.learn(lambda lot: self._bears(view, lot), self._ends(), compared_with(view.graph))
@@ -84,7 +85,7 @@ class Independence:
             except _Misplaced as misplaced:
                 self.misplaced = misplaced
                 self._move_out(plan, view, misplaced.layers)
-                view = self._view(plan)
+                view = self.view(plan)
             finally:
                 self.trial.round_number = 0
 
@@ -104,7 +105,7 @@ class Independence:
     # Views.
 
     def _first_view(self, plan: Plan) -> View:
-        view = self._view(plan)
+        view = self.view(plan)
         try:
             if len(view(self.trial.records.base).own) == ROWS:
                 return view
@@ -114,7 +115,8 @@ class Independence:
         plan.alone = True  # a loss that flattens (B, T) to (B * T): it must be asked about each example alone
         return self._first_view(plan)
 
-    def _view(self, plan: Plan) -> View:
+    def view(self, plan: Plan) -> View:
+        """Traced and read, and not compared yet."""
         view = View(self.trial, plan)
         before = random.getstate(), np.random.get_state()[1].tobytes(), np.random.get_state()[2]
         try:
@@ -125,7 +127,7 @@ class Independence:
             site = plan.sites[id(failure.layer)]
             if not replace_rule(plan, self.trial.model, site, view.calls, str(failure.error)):
                 self._move_out(plan, view, [site.layer])
-            return self._view(plan)
+            return self.view(plan)
         except Exception as error:
             raise self._failure(error, "a lot of unknown size") from None
         if (random.getstate(), np.random.get_state()[1].tobytes(), np.random.get_state()[2]) != before:

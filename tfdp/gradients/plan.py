@@ -78,8 +78,14 @@ class Plan:
 
     @property
     def taps(self) -> set[tuple[int, str]]:
-        """Where the gradients of calls are taken: at which layers, and in which way."""
-        return {(key, "again" if site.runs_again else site.way) for key, site in self.sites.items()}
+        """Where the gradients of calls are taken: at which layers, and in which way; and of which weights other uses are followed."""
+        at_sites = {(key, "again" if site.runs_again else site.way) for key, site in self.sites.items()}
+        return at_sites | {(key, "beside") for key in self.beside}
+
+    @property
+    def rules_in_use(self) -> set[tuple]:
+        """All that a recorded pass holds of the plan: taps, and by which rule each site gets which weights."""
+        return self.taps | {(key, site.way, *map(id, site.variables)) for key, site in self.sites.items()}
 
     def describe(self) -> list[str]:
         """One line a site, for people."""

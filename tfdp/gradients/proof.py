@@ -10,7 +10,6 @@ No weight, statistic, seed or metric has moved when ``prove`` returns or raises.
 mixes examples only for inputs, or at values of its weights, that are never tried is not found.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -21,15 +20,14 @@ import tensorflow as tf
 from tfdp.gradients.blame import MixesExamples, added_loss_message
 from tfdp.gradients.draws import SEED
 from tfdp.gradients.engine import Forward, lot_gradients
-from tfdp.gradients.forms import without_allowances
 from tfdp.gradients.independence import KEPT, SCALES, Independence
 from tfdp.gradients.losses import losses_of_one_device, overrides_the_loss
 from tfdp.gradients.made_up import ROWS, in_order, size_of
 from tfdp.gradients.overridden_loss import weighting
 from tfdp.gradients.plan import Plan, first_plan, move_out, replace_rule, widen
+from tfdp.gradients.probe import Found, Probe
 from tfdp.gradients.recording import RuleFailed
 from tfdp.gradients.remat import without_rematerialisation
-from tfdp.gradients.reuse import used_elsewhere
 from tfdp.gradients.rows import View
 from tfdp.gradients.state import KnownDraws, StateAssigned
 from tfdp.gradients.taps_of_users import check_taps_of_users
@@ -37,6 +35,7 @@ from tfdp.gradients.trial import PinnedState, Trial, dense, unpacked, values
 from tfdp.gradients.unoptimized import as_traced
 
 MOST_ATTEMPTS = 64
+WAYS = 6  # at most, of one site: each may fail once
 ALLOWANCE = 1e-2  # of a norm: the most that it may allow for rounding, which shows where terms cancel by three digits
 LOT_SIZE = 256  # that is tried where none is given
 _CLEAR = (StateAssigned, KnownDraws, MixesExamples)  # refusals that say what to do
@@ -74,25 +73,8 @@ def prove(model: keras.Model, record_spec: Any, sample: Any = None, lot_size: in
         state.restore()
 
 
-@dataclasses.dataclass
-class Probe:
-    """What one run says of one example of a lot: its own loss and gradient by tape, and the engine's."""
-
-    loss: np.ndarray
-    reference: list[np.ndarray]  # d L_row / d w, losses added for the whole lot left out
-    whole_reference: list[np.ndarray]  # d sum_i L_i / d w, those losses included
-    engine: list[np.ndarray]
-    squared_norms: np.ndarray
-    bare_squared_norms: np.ndarray  # without what they allow for rounding
-    rows: np.ndarray  # of every site's call
-
-
-def _beside_own(probe: Probe) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    return probe.engine, probe.reference
-
-
-def _beside_whole(probe: Probe) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    return probe.engine, probe.whole_reference
+def _beside_tape(found: Found) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    return found.engine, found.by_tape
 
 
 class _Coverage:
@@ -105,16 +87,20 @@ class _Coverage:
         plan = first_plan(self.trial.model)
         check_taps_of_users(self.trial, plan)
         view = self.independence.settle(plan)
+        settled = plan.taps
         if not plan.whole:
             self._move_what_is_used_elsewhere(plan, view)
-        for _ in range(MOST_ATTEMPTS):
+        for _ in range(MOST_ATTEMPTS + WAYS * len(plan.sites)):
             plan.folded |= view.folded
             if plan.whole:
                 return self._whole(plan, view)
+            if plan.rules_in_use != view.rules:
+                view = self.independence.view(plan)
             failed = self._attempt(plan, view)
             if failed is None:
-                if plan.taps != view.taps:  # sites that were not looked at yet
-                    view = self.independence.settle(plan)
+                if plan.taps != settled:  # sites that were not looked at yet
+                    view = self.independence.settle(plan, view)
+                    settled = plan.taps
                     continue
                 if self.independence.misplaced:
                     self._check_that_examples_add_up(plan, view)
@@ -134,10 +120,8 @@ class _Coverage:
             if not as_keras:
                 plan.take_whole("compute_loss of the model's own counts what layers add in a way of its own")
         if not plan.whole:
-            for use in used_elsewhere(self.trial, plan, view.calls):
-                if use.followed and not use.in_loss:
-                    plan.beside[id(use.variable)] = use.calls
-                elif use.in_loss or not move_out(plan, self.trial.model, use.variable, view.calls + use.calls):
+            for use in view.uses:
+                if use.in_loss or not move_out(plan, self.trial.model, use.variable, view.calls + use.calls):
                     plan.take_whole(
                         f"the weight {use.variable.path!r} is used in the loss, or in a loop of another layer"
                     )
@@ -146,81 +130,48 @@ class _Coverage:
         """The weights that the plan does not cover, or None if it covers them all."""
         records = self.trial.records
         alone, lot = records.rows([0]), records.rows(_COVERED)
-        while True:
-            try:
-                probe = self._probe(plan)
-                single, first = probe(alone, 0), probe(lot, 0)
-                break
-            except _CLEAR:
-                raise
-            except RuleFailed as failure:  # again, without counting: there are only so many rules to replace
-                site = plan.sites[id(failure.layer)]
-                if not replace_rule(plan, self.trial.model, site, view.calls, str(failure.error)):
-                    return site.variables
-            except Exception:  # in the middle of a run: which site it was can't be told
-                if not self._replace_all(plan, view):
-                    plan.take_whole("the model did not run with any rule")
-                return []
-        if self._replays_random_numbers:
+        try:
+            probe = Probe(view)
+            single, first = probe(alone, 0), probe(lot, 0)
+        except _CLEAR:
+            raise
+        except RuleFailed as failure:
+            site = plan.sites[id(failure.layer)]
+            replaced = replace_rule(plan, self.trial.model, site, view.calls, str(failure.error))
+            return [] if replaced else site.variables
+        except Exception:  # in the middle of a run: which site it was can't be told
+            if not self._replace_all(plan, view):
+                plan.take_whole("the model did not run with any rule")
+            return []
+        if view.replays_random_numbers:
             plan.take_whole("a layer without a rule draws random numbers: run again, it would draw others")
             return []
-        folded = self._folded(plan, first, size_of(lot))
-        if folded - plan.folded:
-            plan.folded |= folded
+        view(lot)
+        if view.folded - plan.folded:  # known before the next attempt
             return []
-        failed = self._uncovered(single, single.whole_reference, lambda: _beside_whole(probe(alone, 0)), set())
+        failed = self._uncovered(single, single.by_tape, lambda: _beside_tape(probe(alone, 0)), set())
         if plan.shares:  # the share of one example in a loss of the whole lot: what that loss says of it alone
             for row in range(ROWS):
                 failed |= self._uncovered_in_company(probe, row, failed)
         else:
             for row in range(size_of(lot)):
+
+                def pair(row=row) -> tuple:
+                    return probe(lot, row).engine, probe.of_example(lot, row)
+
                 found = probe(lot, row) if row else first
-                failed |= self._uncovered(found, found.reference, lambda row=row: _beside_own(probe(lot, row)), failed)
+                failed |= self._uncovered(found, probe.of_example(lot, row), pair, failed)
         variables = self.trial.model.trainable_variables
         return [variables[i] for i in sorted(failed)] or None
 
-    def _uncovered_in_company(self, probe: Callable, row: int, known: set[int]) -> set[int]:
+    def _uncovered_in_company(self, probe: Probe, row: int, known: set[int]) -> set[int]:
         records = self.trial.records
         alone, lot = records.rows([row]), in_order(records.base, np.roll(np.arange(ROWS), -row))
 
         def again() -> tuple:
-            return probe(lot, 0).engine, probe(alone, 0).whole_reference
+            return probe(lot, 0).engine, probe(alone, 0).by_tape
 
-        return self._uncovered(probe(lot, 0), probe(alone, 0).whole_reference, again, known)
-
-    def _probe(self, plan: Plan) -> Callable[[Any, int], Probe]:
-        @self.trial.function
-        def traced(record, row, secret):
-            x, y, sample_weight = unpacked(record)
-            with tf.GradientTape(persistent=True) as tape:
-                forward = Forward(tape, self.trial.model, plan, x, y, sample_weight, secret)
-                own = forward.losses.own()[row]
-                objective = forward.objective()
-                unscaled = objective / forward.scale
-            reference = dense(tape.gradient(own, values(self.trial.model)), self.trial.model)
-            whole = []
-            if plan.shares:
-                whole = dense(tape.gradient(unscaled, values(self.trial.model)), self.trial.model)
-            found = forward.book_keeping(objective).gradients
-            engine = found.weighted_sum(tf.one_hot(row, forward.batch))
-            norms = [norms[row] for norms in found.squared_norms_by_weight()]
-            with without_allowances():
-                bare = [norms[row] for norms in found.squared_norms_by_weight()]
-            sites = [call for call in forward.sites(objective) if call.rows_of_its_own]
-            rows = [tf.shape(call.taps[0])[0] for call in sites]
-            self._site_layers = [call.layer for call in sites]
-            self._replays_random_numbers = any(
-                call.drew_random_numbers and plan.sites[id(call.layer)].runs_again for call in sites
-            )
-            norms, bare = (tf.stack(one or [0.0]) for one in (norms, bare))
-            return own, reference, whole, engine, norms, bare, tf.stack(rows or [0])
-
-        def probe(record, row) -> Probe:
-            found = Probe(*self.trial.run(traced, record, row, self.trial.secret))
-            found.whole_reference = found.whole_reference or found.reference
-            return found
-
-        return probe
+        return self._uncovered(probe(lot, 0), probe(alone, 0).by_tape, again, known)
 
     def _replace_all(self, plan: Plan, view: View) -> bool:
         """Another way for sites of which one failed: of those without a rule first."""
@@ -230,23 +181,18 @@ class _Coverage:
         replaced = [replace_rule(plan, self.trial.model, site, view.calls, why) for site in left]
         return any(replaced)
 
-    def _folded(self, plan: Plan, probe: Probe, batch: int) -> set[int]:
-        """Sites whose calls see several rows an example: [B * k, ...]."""
-        calls = zip(self._site_layers, probe.rows.tolist(), strict=True) if self._site_layers else []
-        return {id(layer) for layer, rows in calls if rows != batch and rows % batch == 0}
-
-    def _uncovered(self, probe: Probe, reference: list[np.ndarray], again: Callable, known: set[int]) -> set[int]:
+    def _uncovered(self, found: Found, reference: list[np.ndarray], again: Callable, known: set[int]) -> set[int]:
         """The weights, beside those known, where the engine's gradient is not the reference or its norm not its own.
 
         What norms allow for rounding is left out where they are compared, and must be little. ``again`` finds (gradient,
         reference) anew: where the engine runs a layer a second time, kinks may fall otherwise.
         """
-        sizes = [np.linalg.norm(gradient) for gradient in probe.engine]
-        failed = set(self.trial.apart(np.sqrt(probe.bare_squared_norms), sizes)) - known
+        sizes = [np.linalg.norm(gradient) for gradient in found.engine]
+        failed = set(self.trial.apart(np.sqrt(found.bare_squared_norms), sizes)) - known
         failed |= (
-            set(self.trial.apart(np.sqrt(probe.squared_norms), sizes, max(ALLOWANCE, self.trial.tolerance))) - known
+            set(self.trial.apart(np.sqrt(found.squared_norms), sizes, max(ALLOWANCE, self.trial.tolerance))) - known
         )
-        apart = [i for i in self.trial.apart(probe.engine, reference) if i not in failed | known]
+        apart = [i for i in self.trial.apart(found.engine, reference) if i not in failed | known]
         return failed | set(self.trial.persisting(again, apart))
 
     def _whole(self, plan: Plan, view: View) -> Plan:

@@ -9,14 +9,12 @@ import dataclasses
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.draws import drawing_from
-from tfdp.gradients.losses import OwnLosses
+from tfdp.gradients.engine import Forward
 from tfdp.gradients.meetings import LotGraph, Meetings
 from tfdp.gradients.operations import NoWayBack
 from tfdp.gradients.plan import Plan, holders
-from tfdp.gradients.reads import noted_reads
-from tfdp.gradients.recording import Call, recording
-from tfdp.gradients.trial import Trial, unpacked
+from tfdp.gradients.recording import Call
+from tfdp.gradients.sites import Read
 
 
 @dataclasses.dataclass
@@ -32,68 +30,67 @@ class Use:
     followed: bool = True
 
 
-def used_elsewhere(trial: Trial, plan: Plan, calls: list[Call]) -> list[Use]:
-    """The weights with uses that their sites don't see."""
-    found: dict[int, Use] = {}
+@dataclasses.dataclass
+class _ByOthers:
+    """A read of a weight while no layer that answers for it was running; ``running`` were these, outermost first."""
+
+    variable: keras.Variable
+    running: tuple[keras.Layer, ...]
+    value: tf.Tensor
+    is_followed: bool  # by the plan, already
+
+
+class NotedForward(Forward):
+    """A forward pass that finds what its plan does not know yet: weights that others than their layers read."""
+
+    def __init__(self, *arguments):
+        self._by_others: list[_ByOthers] = []
+        super().__init__(*arguments)
+
+    def _note(self, variable: keras.Variable, value: tf.Tensor) -> None:
+        super()._note(variable, value)
+        owners, running = [site.layer for site in holders(self.plan, variable)], tuple(self.record.running)
+        if owners and id(variable) not in self.plan.beside and not any(r is o for r in running for o in owners):
+            self.tape.watch(value)
+            is_followed = self.plan.follows(variable, running) is not None
+            self._by_others.append(_ByOthers(variable, running, value, is_followed))
+
+    def used_elsewhere(self, objective: tf.Tensor) -> list[Use]:
+        """The weights with uses that their sites don't see. The plan has those that can be followed from now on, and so has this pass."""
+        found = _hidden_calls(self.plan, self.record.calls)
+        graph = LotGraph(objective)
+        reads = [read for read in self._by_others if _counts(read.value, graph)]
+        for read in reads:
+            use = found.setdefault(id(read.variable), Use(read.variable))
+            use.followed &= _can_be_followed(read.value, graph)
+            if read.running:
+                owner = holders(self.plan, read.variable)[0].layer
+                use.calls.append(Call(owner, (), {}, read.running, in_step_graph=False))
+            else:
+                use.in_loss = True
+        for read in reads:
+            use = found[id(read.variable)]
+            if use.followed and not use.in_loss:
+                if not read.is_followed:
+                    self._reads.append(Read(holders(self.plan, read.variable)[0].layer, read.variable, read.value))
+                self.plan.beside[id(read.variable)] = use.calls
+        return [use for use in found.values() if id(use.variable) not in self.plan.beside]
+
+
+def _hidden_calls(plan: Plan, calls: list[Call]) -> dict[int, Use]:
+    """Weights of layers that are called in a loop, or in a function of its own, and outside of it as well, by ``id(weight)``."""
+    found = {}
     for site in plan.sites.values():
         own = [call for call in calls if call.layer is site.layer]
         hidden = [call for call in own if not call.in_step_graph]
         if hidden and len(hidden) < len(own):  # where all are hidden, the proof finds no gradient at all
             found |= {id(v): Use(v, hidden, followed=False) for v in site.variables}
-    for read in _reads_by_others(trial, plan):
-        use = found.setdefault(id(read.variable), Use(read.variable))
-        use.followed &= read.followed
-        if read.running:
-            owner = holders(plan, read.variable)[0].layer
-            use.calls.append(Call(owner, (), {}, read.running, in_step_graph=False))
-        else:
-            use.in_loss = True
-    return list(found.values())
-
-
-@dataclasses.dataclass
-class _Read:
-    """A read of a weight, while these layers were running, outermost first."""
-
-    variable: keras.Variable
-    running: tuple[keras.Layer, ...]
-    value: tf.Tensor
-    followed: bool = False
-
-
-def _reads_by_others(trial: Trial, plan: Plan) -> list[_Read]:
-    """Those that the loss depends on, of weights whose own layer was not running."""
-    model, found = trial.model, []
-
-    @trial.function
-    def forward(record, place, secret):
-        x, y, sample_weight = unpacked(record)
-        with tf.GradientTape() as tape, drawing_from(secret), recording(model, {}) as seen:
-
-            def note(variable: keras.Variable, value: tf.Tensor) -> None:
-                owners = [site.layer for site in holders(plan, variable)]
-                if owners and not any(layer is owner for layer in seen.running for owner in owners):
-                    tape.watch(value)
-                    found.append(_Read(variable, tuple(seen.running), value))
-
-            with noted_reads(model, note):
-                y_pred = model(x, training=True)
-                losses = OwnLosses(model, seen, x, y, y_pred, sample_weight, plan.alone)
-            objective = losses.objective(["mean"] * len(losses.added))
-        here = (
-            tf.compat.v1.get_default_graph()
-        )  # a read in a loop, which has a graph of its own, can't be asked about from here
-        outer = [read for read in found if read.value.graph is here]
-        gradients = tape.gradient(objective, [read.value for read in outer])
-        idle = [id(read) for read, gradient in zip(outer, gradients, strict=True) if gradient is None]
-        found[:] = [read for read in found if id(read) not in idle]
-        graph = LotGraph(objective) if found else None
-        for read in found:
-            read.followed = _can_be_followed(read.value, graph)
-        return objective
-
-    forward.get_concrete_function()
     return found
+
+
+def _counts(value: tf.Tensor, graph: LotGraph) -> bool:
+    """Whether the loss may depend on it. Of a read in a loop, which has a graph of its own, that can't be told from here."""
+    return value.graph is not graph.objective.graph or graph.moves_the_objective(value)
 
 
 def _can_be_followed(value: tf.Tensor, graph: LotGraph) -> bool:

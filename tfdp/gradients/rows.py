@@ -7,6 +7,7 @@ gradient does. Of large tensors a few random projections are compared: a differe
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -14,12 +15,13 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.gradients.draws import SEED, following
-from tfdp.gradients.engine import Forward
 from tfdp.gradients.layer_tree import flat_tensors
 from tfdp.gradients.made_up import size_of
+from tfdp.gradients.one_trace import further
 from tfdp.gradients.plan import Plan
 from tfdp.gradients.recording import Call
-from tfdp.gradients.trial import Trial, traced, unpacked
+from tfdp.gradients.reuse import NotedForward, Use
+from tfdp.gradients.trial import Trial, traced, unpacked, values
 
 PROJECTIONS = 4
 _POOL = 2**16 + 1  # random numbers that projections are made of
@@ -51,58 +53,91 @@ class Sight:
         return [self.own[:, None], *self.tensors]
 
 
+@dataclasses.dataclass
+class Pass:
+    """What was traced: a pass, and the gradients of its objective at the taps of all calls and in the weights. ``row`` is a place in the lot."""
+
+    forward: NotedForward
+    calls: list[Call]
+    at_taps: list
+    at_weights: list
+    row: tf.Tensor
+
+
 class View:
     """A traced look at lots, by a plan. Tensors are numbered; ``layers`` says whose they are."""
 
     def __init__(self, trial: Trial, plan: Plan):
-        self.trial, self.plan, self.taps = trial, plan, plan.taps
+        self.trial, self.plan = trial, plan
+        self.rules: set[tuple] = set()  # the plan's, as they were traced
         self.layers: list[keras.Layer] = []
         self.calls: list[Call] = []
+        self.uses: list[Use] = []  # of weights, that the plan does not follow
         self.added_by: list[str] = []
         self.draws = self.draws_for_all = self.reduces_by_itself = False
         self.folded: set[int] = set()  # by id, layers that see several rows an example
-        spec = (trial.spec, tf.TensorSpec([None]), tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32), SEED)
+        whole = tf.TensorSpec([], tf.int32)
+        spec = (trial.spec, tf.TensorSpec([None]), tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32), whole, SEED)
         self._function = traced(self._look, list(spec))
 
     @property
     def graph(self) -> tf.Graph:
         return self._function.get_concrete_function().graph
 
-    def __call__(self, lot: Any, order: Any = None, scales: Any = None, shares: list[str] | None = None) -> Sight:
+    def __call__(self, lot: Any, order: Any = None, scales: Any = None) -> Sight:
         """
         Args:
             lot: the records.
             order: where each row's random numbers are taken from; in order if not given.
             scales: what each row's own loss counts in the joint objective; 1 if not given.
-            shares: what losses added for the whole lot are; the plan's if not given.
         """
+        own, tensors, of_the_lot, added, rows, drawn = self._run(self._function, lot, order, scales)
         size = size_of(lot)
-        order = np.arange(size) if order is None else order
-        scales = np.ones(size) if scales is None else scales
-        shares = (self.plan.shares or ["mean"] * len(self.added_by)) if shares is None else shares
-        counts = [{"mean": float(size), "sum": 1.0, "none": 0.0}[share] for share in shares]
-        factors = np.zeros(0) if not counts else np.asarray(counts)
-        arguments = (np.float32(scales), np.float32(factors), np.int32(order))
-        own, tensors, of_the_lot, added, rows, drawn = self.trial.run(
-            self._function, lot, *arguments, self.trial.secret
-        )
         self.draws_for_all |= bool(np.any(drawn % size))
         self.folded |= {
             id(layer) for layer, r in zip(self._rows_of, rows, strict=True) if r > size > 1 and r % size == 0
         }
         return Sight(own, tensors, of_the_lot, added)
 
-    def _look(self, record, scales, factors, order, secret):
+    @property
+    def replays_random_numbers(self) -> bool:
+        """Whether a layer that draws some is run a second time: it would draw others."""
+        sites = self.plan.sites
+        return any(
+            c.drew_random_numbers and sites[id(c.layer)].runs_again for c in self._pass.calls if c.rows_of_its_own
+        )
+
+    def further(self, made: Callable[[Pass], Any]) -> Callable[..., Any]:
+        """What is ``made`` of the same pass, as a function of a lot, ``scales`` and a ``row`` of it."""
+        function = further(self._function.get_concrete_function(), lambda: made(self._pass))
+        return lambda lot, scales=None, row=0: self._run(function, lot, None, scales, row)
+
+    def _run(self, function: Callable, lot: Any, order: Any = None, scales: Any = None, row: int = 0) -> Any:
+        size = size_of(lot)
+        order = np.arange(size) if order is None else order
+        scales = np.ones(size) if scales is None else scales
+        shares = self.plan.shares or ["mean"] * len(self.added_by)
+        factors = [{"mean": float(size), "sum": 1.0, "none": 0.0}[share] for share in shares]
+        arguments = np.float32(scales), np.float32(factors), np.int32(order), np.int32(row)
+        return self.trial.run(function, lot, *arguments, self.trial.secret)
+
+    def _look(self, record, scales, factors, order, row, secret):
         x, y, sample_weight = unpacked(record)
+        weights = values(self.trial.model)
         with tf.GradientTape(watch_accessed_variables=False) as tape, following(order) as lengths:
-            forward = Forward(tape, self.trial.model, self.plan, x, y, sample_weight, secret)
+            tape.watch(weights)
+            forward = NotedForward(tape, self.trial.model, self.plan, x, y, sample_weight, secret)
             losses, model = forward.losses, self.trial.model
             own = losses.own()
             objective = tf.reduce_sum(scales * own)
             objective += sum(loss * factors[number] for number, loss in enumerate(losses.added))
             objective *= forward.scale
+        self.uses, self.rules = forward.used_elsewhere(objective), self.plan.rules_in_use
         calls = forward.sites(objective)
-        found = iter(tape.gradient(objective, [tap for call in calls for tap in call.taps]))
+        taps = [tap for call in calls for tap in call.taps]
+        gradients = tape.gradient(objective, [*taps, *weights])
+        self._pass = Pass(forward, calls, gradients[: len(taps)], gradients[len(taps) :], row)
+        found = iter(self._pass.at_taps)
         tensors, self.layers = [], []
         for call in calls:
             cotangents = [next(found) for _ in call.taps]
@@ -128,17 +163,27 @@ def by_row(tensor: tf.Tensor, batch: tf.Tensor, number: int) -> tf.Tensor:
 
     The ``number`` chooses the projections.
     """
-    values, rows = tf.cast(tensor, tf.float32), tf.constant(1)
-    if values.shape.rank and values.shape[0] is None:
-        first = tf.shape(values)[0]
-        rows = tf.where((first % batch == 0) & (first > 0), batch, 1)
-    flat = tf.reshape(values, tf.stack([rows, tf.size(values) // rows]))
-    width = tf.shape(flat)[1]
-    pool = _pool()[(number * 7919) % (_POOL // 2) :]
-    pool = tf.tile(pool, [width // tf.shape(pool)[0] + 1, 1])[:width]
-    size = tf.sqrt(tf.reduce_mean(tf.square(flat), 1, keepdims=True))
-    projected = tf.matmul(flat, pool) / tf.sqrt(tf.cast(tf.maximum(width, 1), tf.float32))
-    return tf.broadcast_to(tf.concat([size, projected], 1), tf.stack([batch, 1 + PROJECTIONS]))
+    may_have_rows = bool(tensor.shape.rank and tensor.shape[0] is None)
+    return _by_row()(tf.cast(tensor, tf.float32), may_have_rows, batch, number * 7919)
+
+
+@functools.cache
+def _by_row() -> Callable:
+    """One function for all tensors: they are many, and a graph that calls it has one operation for each."""
+    whole = tf.TensorSpec([], tf.int32)
+
+    @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec([], tf.bool), whole, whole], autograph=False)
+    def seen(values, may_have_rows, batch, start):
+        first = tf.reduce_prod(tf.shape(values)[:1])
+        rows = tf.where(may_have_rows & (first % batch == 0) & (first > 0), batch, 1)
+        flat = tf.reshape(values, tf.stack([rows, tf.size(values) // rows]))
+        width = tf.shape(flat)[1]
+        directions = tf.gather(_pool(), (start + tf.range(width)) % _POOL)
+        size = tf.sqrt(tf.reduce_mean(tf.square(flat), 1, keepdims=True))
+        projected = tf.matmul(flat, directions) / tf.sqrt(tf.cast(tf.maximum(width, 1), tf.float32))
+        return tf.broadcast_to(tf.concat([size, projected], 1), tf.stack([batch, 1 + PROJECTIONS]))
+
+    return seen
 
 
 @functools.cache
