@@ -10,7 +10,9 @@ import tensorflow as tf
 
 from tests.brute_force import brute_force
 from tfdp.data import PoissonBatches
-from tfdp.gradients import lot_gradients, prove
+from tfdp.gradients import Rows, lot_gradients, prove
+from tfdp.gradients.operations import own_gradients
+from tfdp.gradients.rules.embedding import ids_and_gradients
 
 L, ops = keras.layers, keras.ops
 SIZE, STEPS, WIDTH = 6, 5, 4
@@ -64,6 +66,9 @@ CASES |= {
     "a table": lambda: with_weight(
         (7, WIDTH), lambda w, x: ops.take(w, ops.cast(ops.abs(x[:, :, 0]) * 6, "int32"), axis=0)
     ),
+    "a table of unit length": lambda: with_weight(
+        (STEPS, WIDTH), lambda w, x: x + ops.normalize(ops.convert_to_tensor(w), axis=-1)
+    ),
     "used twice": lambda: with_weight((WIDTH,), lambda w, x: (x + w) * w),
     "windows": lambda: with_weight(
         (1, WIDTH), lambda w, x: ops.reshape(ops.reshape(x, (-1, 1, WIDTH)) * w, (-1, STEPS, WIDTH))
@@ -90,6 +95,21 @@ def test_a_table_that_is_looked_up_at_constants_keeps_its_rule(steps):
 @pytest.mark.parametrize("name", CASES)
 def test_a_weight_is_followed_to_where_it_meets_the_examples(name):
     assert_exact(CASES[name](), ["dense", "followed", "dense"])
+
+
+def test_what_is_looked_up_beyond_a_table_stays_with_its_example():
+    """XLA reads the last row for it."""
+    table = tf.zeros([3, 2])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.int32)])
+    def gradients(ids):
+        read = tf.gather(table, ids).op
+        d = tf.ones([tf.shape(ids)[0], 2, 2])
+        own = own_gradients(read, read.inputs[0], read.inputs, d, tf.shape(ids)[0])
+        return own, Rows(*ids_and_gradients(ids, d, 3, 2), (3, 2)).materialise()
+
+    for found in gradients(np.asarray([[0, 3], [7, 1]], "int32")):
+        np.testing.assert_array_equal(found[:, :, 0], [[1, 0, 1], [0, 1, 1]])
 
 
 class Latents(keras.Model):

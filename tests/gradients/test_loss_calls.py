@@ -52,3 +52,31 @@ class Twice(layers.Layer):
 
 def test_rows_that_are_not_the_examples_are_not_taken_for_them():
     assert plan_of(layers.Dense(2), Twice()).alone
+
+
+class Codes(keras.Model):
+    """One head on the codes of features and of targets."""
+
+    def __init__(self):
+        super().__init__()
+        self.of_x, self.of_y, self.head = layers.Dense(3, "tanh"), layers.Dense(3, "tanh"), layers.Dense(2)
+
+    def build(self, input_shape):
+        self.of_x.build((None, 3))
+        self.of_y.build((None, 1))
+        self.head.build((None, 3))
+
+    def call(self, x):
+        return x
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        of_x, of_y = self.of_x(x), self.of_y(y)
+        return ops.mean(ops.square(self.head(of_x) - 2.0)) + 3 * ops.mean(ops.abs(self.head(of_y)))
+
+
+def test_one_layer_on_two_outputs_gets_each_of_them():
+    model = Codes()
+    model.build((None, 3))
+    model.compile(optimizer="sgd")
+    plan = proved(model, tiny.X, tiny.Y[:, None])
+    assert [line.split(": ")[1] for line in plan.describe()] == ["dense"] * 3

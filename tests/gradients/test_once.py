@@ -95,3 +95,38 @@ def test_another_graph_is_left_alone():
 
     tf.function(lean, autograph=False).get_concrete_function(X)
     assert kinds(found[0]).count("Sum") == 2
+
+
+def test_vectorised_loops_of_one_body_keep_their_rows():
+    def function(x):
+        def row(one):
+            return tf.tanh(one) * tf.range(3.0)
+
+        return tf.vectorized_map(row, x) + tf.vectorized_map(row, x) + tf.tanh(x) * tf.range(3.0)
+
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype("float32")
+    graph_function = tf.function(lambda x: _shared(function, x), autograph=False)
+    np.testing.assert_allclose(graph_function(x), 3 * np.tanh(x) * np.arange(3.0), rtol=1e-5)
+
+
+def test_equal_constants_stay_apart_under_a_tape():
+    def function(x):
+        first, second = tf.zeros([3]), tf.zeros([3])
+        with tf.GradientTape() as tape:
+            tape.watch(first)
+            value = tf.reduce_sum(first * x[0] + second * x[1])
+        return tape.gradient(value, first)
+
+    def under_another(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            return function(x)
+
+    x = np.asarray([[1.0, 2, 3], [4, 5, 6]], "float32")
+    found = tf.function(lambda x: _shared(under_another, x), autograph=False)(x)
+    np.testing.assert_array_equal(found, x[0])
+
+
+def _shared(function, *arguments):
+    with computed_once():
+        return function(*arguments)

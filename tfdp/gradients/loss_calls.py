@@ -39,9 +39,10 @@ class LotCalls:
             if key is None or not all(_may_have_rows(tensor) for tensor in keras.tree.flatten(output)):
                 return output
             output = keras.tree.map_structure(lambda tensor: _of_rows(tensor, batch), output)
+            before = len(flat_tensors((arguments, self.outputs)))
             self._places[key] = len(self.outputs)
             self.outputs.append(output)
-            known.update({id(tensor): len(known) for tensor in flat_tensors(output)})
+            known.update({id(tensor): before + number for number, tensor in enumerate(flat_tensors(output))})
             return output
 
         activity, added = len(record.activity), [len(layer._losses) for layer in all_layers(model)]

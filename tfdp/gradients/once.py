@@ -11,11 +11,15 @@ from collections.abc import Iterator
 import tensorflow as tf
 from tensorflow.python.eager import record
 from tensorflow.python.framework.func_graph import FuncGraph
+from tensorflow.python.ops.parallel_for import control_flow_ops
 
 from tfdp.gradients.shadows import shadowed
 
 _LARGEST_CONSTANT = 1024  # bytes, of those that are compared
-_OWN = ("Identity", "IdentityN", "Placeholder", "StopGradient", "PreventGradient", "NoOp")  # copies mean to be copies
+_OWN = {  # copies mean to be copies
+    *("Identity", "IdentityN", "StopGradient", "PreventGradient", "NoOp"),
+    *("Placeholder", "PlaceholderV2", "PlaceholderWithDefault"),
+}
 
 
 @contextlib.contextmanager
@@ -23,12 +27,14 @@ def computed_once() -> Iterator[None]:
     """Of the operations that are added to the present graph inside. Without effect where nothing is traced.
 
     Formal guarantee: an operation is replaced only by one of the same kind, with the same attributes and the very same inputs,
-    that has no state. While a tape watches, only whole numbers and constants are shared: no gradient flows through them.
+    that has no state. While a tape watches, only whole numbers and truth values are shared: no gradient flows through them. In the
+    body of a vectorised loop nothing is shared: such loops take what was there before them for the same in every round.
     """
     if tf.executing_eagerly():
         yield
         return
     mine, known = tf.compat.v1.get_default_graph(), {}
+    loops: list[None] = []  # that are being traced
 
     def made(
         original,
@@ -43,7 +49,7 @@ def computed_once() -> Iterator[None]:
         *rest,
         **more,
     ):
-        key = _key(op_type, inputs, attrs, op_def) if graph is mine else None
+        key = _key(op_type, inputs, attrs, op_def) if graph is mine and not loops else None
         found = known.get(key) if key is not None else None
         if found is not None and _may_be_shared(found):
             return found
@@ -52,7 +58,14 @@ def computed_once() -> Iterator[None]:
             known[key] = operation
         return operation
 
-    with shadowed(FuncGraph, "_create_op_internal", made):
+    def vectorised(original, *args, **kwargs):
+        loops.append(None)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            loops.pop()
+
+    with shadowed(FuncGraph, "_create_op_internal", made), shadowed(control_flow_ops, "pfor", vectorised):
         yield
 
 
@@ -75,5 +88,5 @@ def _is_of_numbers(operation: tf.Operation) -> bool:
 
 
 def _may_be_shared(operation: tf.Operation) -> bool:
-    whole = operation.type == "Const" or all(t.dtype.is_integer or t.dtype.is_bool for t in operation.outputs)
+    whole = all(t.dtype.is_integer or t.dtype.is_bool for t in operation.outputs)
     return whole or not record.could_possibly_record()

@@ -192,7 +192,8 @@ def _look_up(operation, constant, inputs, d, batch) -> tf.Tensor:
     if operation.inputs[0] is not constant or axis is None or axis != 0 or operation.get_attr("batch_dims") != 0:
         raise NoWayBack(operation)
     height, width = tf.shape(constant)[0], math.prod(constant.shape[1:])
-    rows = tf.reshape(tf.cast(ids, tf.int32), tf.stack([batch, -1])) + tf.range(batch)[:, None] * height
+    ids = tf.clip_by_value(tf.cast(ids, tf.int32), 0, height - 1)  # others would be rows of the next example
+    rows = tf.reshape(ids, tf.stack([batch, -1])) + tf.range(batch)[:, None] * height
     return tf.math.unsorted_segment_sum(tf.reshape(d, tf.stack([-1, width])), tf.reshape(rows, [-1]), batch * height)
 
 

@@ -15,6 +15,7 @@ def ids_and_gradients(ids: tf.Tensor, d: tf.Tensor, height: int, width: int) -> 
     """``[B, T]`` and ``[B, T, width]`` of a table of that size."""
     ids = tf.cast(ids, tf.int64)
     ids = tf.where(ids < 0, ids + height, ids)  # as keras.ops.take reads negative ids
+    ids = tf.clip_by_value(ids, 0, height - 1)  # as XLA reads them; others would be rows of the next example
     sizes = ids.shape[1:]
     count = math.prod(sizes) if all(size is not None for size in sizes) else -1
     return in_shape(ids, count), in_shape(d, count, width)
