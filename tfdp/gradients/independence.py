@@ -264,22 +264,27 @@ class Independence:
         count, plan = len(view.added_by), view.plan
         for plan.shares in (self._apparent_shares(view), ["mean"] * count, ["sum"] * count):
             with contextlib.suppress(_Misplaced):
-                base = _Base(self, view)
-                self._sizes(base)
-                self._companies(base, unusual=True)
+                self._rows_show_the_same(view, unusual=True)
+                with self.trial.state.other_weights():  # a loss that is 0 at the start may be either
+                    self._rows_show_the_same(view, unusual=False)
                 return
         plan.shares = ["none"] * count
-        base = _Base(self, view)
-        self._sizes(base)  # rows that are not the examples, whatever is added
-        self._companies(base, unusual=True)
+        self._rows_show_the_same(view, unusual=True)  # rows that are not the examples, whatever is added
         raise MixesExamples(added_loss_message(view.added_by))
+
+    def _rows_show_the_same(self, view: View, unusual: bool) -> None:
+        base = _Base(self, view)
+        self._sizes(base)
+        self._companies(base, unusual)
 
     def _apparent_shares(self, view: View) -> list[str]:
         """By what each loss makes of copies of one example: as much as of the example alone, or so many times that."""
         sizes = np.zeros([2, len(view.added_by)])
-        for row in range(KEPT):
-            lots = [row], [row] * ROWS
-            sizes += [np.abs(np.stack(view(self.trial.records.rows(lot)).added)) for lot in lots]
+        for weights in (contextlib.nullcontext(), self.trial.state.other_weights()):
+            with weights:
+                for row in range(KEPT):
+                    lots = [row], [row] * ROWS
+                    sizes += [np.abs(np.stack(view(self.trial.records.rows(lot)).added)) for lot in lots]
         return ["sum" if many > np.sqrt(ROWS) * one else "mean" for one, many in sizes.T]
 
 

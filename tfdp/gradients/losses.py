@@ -142,7 +142,8 @@ def loss_of_records(model: keras.Model, x, y, y_pred, sample_weight) -> tf.Tenso
     def loss(x, y, sample_weight):
         return model._compute_loss(x, y, y_pred, sample_weight, training=False)
 
-    return loss(x, y, sample_weight)
+    # Not by a call of the function, which TensorFlow would count as one more that is traced again and again, and warn of.
+    return loss.get_concrete_function(x, y, sample_weight)(x, y, sample_weight)
 
 
 def overrides_the_loss(model: keras.Model) -> bool:

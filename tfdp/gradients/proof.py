@@ -31,7 +31,7 @@ from tfdp.gradients.remat import without_rematerialisation
 from tfdp.gradients.rows import View
 from tfdp.gradients.state import KnownDraws, StateAssigned
 from tfdp.gradients.taps_of_users import check_taps_of_users
-from tfdp.gradients.trial import PinnedState, Trial, dense, unpacked, values
+from tfdp.gradients.trial import PinnedState, Trial, dense, total_norm, unpacked, values
 from tfdp.gradients.unoptimized import as_traced
 
 MOST_ATTEMPTS = 64
@@ -132,7 +132,8 @@ class _Coverage:
         alone, lot = records.rows([0]), records.rows(_COVERED)
         try:
             probe = Probe(view)
-            single, first = probe(alone, 0), probe(lot, 0)
+            single = probe(alone, 0)
+            probe(lot, 0)
         except _CLEAR:
             raise
         except RuleFailed as failure:
@@ -150,19 +151,26 @@ class _Coverage:
         if view.folded - plan.folded:  # known before the next attempt
             return []
         failed = self._uncovered(single, single.by_tape, lambda: _beside_tape(probe(alone, 0)), set())
-        if plan.shares:  # the share of one example in a loss of the whole lot: what that loss says of it alone
-            for row in range(ROWS):
-                failed |= self._uncovered_in_company(probe, row, failed)
-        else:
-            for row in range(size_of(lot)):
-
-                def pair(row=row) -> tuple:
-                    return probe(lot, row).engine, probe.of_example(lot, row)
-
-                found = probe(lot, row) if row else first
-                failed |= self._uncovered(found, probe.of_example(lot, row), pair, failed)
+        failed = self._uncovered_in_a_lot(plan, probe, failed)
+        with self.trial.state.other_weights():  # behind a weight that is 0 at the start, every gradient is 0
+            failed = self._uncovered_in_a_lot(plan, probe, failed)
         variables = self.trial.model.trainable_variables
         return [variables[i] for i in sorted(failed)] or None
+
+    def _uncovered_in_a_lot(self, plan: Plan, probe: Probe, failed: set[int]) -> set[int]:
+        """With those that are known to have failed."""
+        if plan.shares:  # the share of one example in a loss of the whole lot: what that loss says of it alone
+            for row in range(ROWS):
+                failed = failed | self._uncovered_in_company(probe, row, failed)
+            return failed
+        lot = self.trial.records.rows(_COVERED)
+        for row in range(size_of(lot)):
+
+            def pair(row=row) -> tuple:
+                return probe(lot, row).engine, probe.of_example(lot, row)
+
+            failed = failed | self._uncovered(probe(lot, row), probe.of_example(lot, row), pair, failed)
+        return failed
 
     def _uncovered_in_company(self, probe: Probe, row: int, known: set[int]) -> set[int]:
         records = self.trial.records
@@ -187,6 +195,8 @@ class _Coverage:
         What norms allow for rounding is left out where they are compared, and must be little. ``again`` finds (gradient,
         reference) anew: where the engine runs a layer a second time, kinks may fall otherwise.
         """
+        if not np.isfinite(total_norm(reference)):
+            return set()
         sizes = [np.linalg.norm(gradient) for gradient in found.engine]
         failed = set(self.trial.apart(np.sqrt(found.bare_squared_norms), sizes)) - known
         failed |= (
