@@ -57,6 +57,8 @@ def product(x: tf.Tensor, d: tf.Tensor, labels: tuple[str, str, str], shape) -> 
     """The kernel's gradient. Labels of the equation fall into four kinds: the example (first of both), places (input and output only),
     weights' rows (input and kernel), weights' columns (kernel and output), and groups (all three). Over one that only the input has,
     the input is summed."""
+    if any(len(set(one)) < len(one) for one in labels):
+        raise ValueError(f"{labels} has a label twice in one operand, which is a diagonal.")
     inputs, kernel, output = labels
     summed = [c for c in inputs if c not in kernel + output]
     if summed:
