@@ -150,7 +150,10 @@ def test_a_weight_that_others_read_is_followed_there_and_keeps_its_rule():
     assert_exact(Tied(), ["dense", "embedding"], ids=True)
 
 
-def test_a_weight_in_a_loop_takes_no_other_along():
+@pytest.mark.parametrize("head", ["glorot_uniform", "zeros"])
+def test_a_weight_in_a_loop_takes_no_other_along(head):
+    """Whether its gradient shows at the first weights, or is 0 there."""
+
     class Looped(L.Layer):
         def build(self, input_shape):
             self.w = self.add_weight(shape=(WIDTH,), initializer="random_normal")
@@ -160,8 +163,8 @@ def test_a_weight_in_a_loop_takes_no_other_along():
             return h
 
     inputs = keras.Input((STEPS, WIDTH))
-    model = keras.Model(inputs, L.Dense(1)(L.Flatten()(Looped()(L.Dense(WIDTH)(inputs)))))
-    served = assert_exact(model, None)
+    outputs = L.Dense(1, kernel_initializer=head)(L.Flatten()(Looped()(L.Dense(WIDTH)(inputs))))
+    served = assert_exact(keras.Model(inputs, outputs), None)
     assert served[0] == served[2] == "dense"
     assert served[1].startswith("universal rule")
 

@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 import tfdp
+from tests.gradients.neighbours import proved
 
 random = np.random.default_rng(0)
 X = random.normal(size=(8, 3)).astype("float32")
@@ -481,3 +482,19 @@ def test_models_over_pairs_are_refused_in_words_of_our_own(name):
         assert foreign not in said
     assert "example" in said and any(cure in said for cure in ("Look for", "Make it", "needs a loss"))
     assert model.optimizer.ledger.steps == 0
+
+
+class AddsSquares(layers.Layer):
+    def build(self, input_shape):
+        self.w = self.add_weight(shape=(input_shape[-1], 2), initializer="zeros")
+
+    def call(self, x):
+        means = ops.matmul(x, self.w)
+        self.add_loss(ops.sum(ops.square(means)))
+        return means
+
+
+def test_an_added_sum_that_is_0_at_the_start_is_not_taken_for_a_mean():
+    model = stack(AddsSquares())
+    model.compile(optimizer="sgd", loss="mse")
+    assert proved(model, X, Y).shares == ["sum"]

@@ -44,3 +44,17 @@ def test_a_large_step_runs_no_more_than_the_expected_size_and_moves_weights_alik
     tiny.assert_weights(model.layers[-1], expected)
     assert max(sizes) > 20 >= np.max(lengths)
     assert [(seen > 0).sum() for seen in lengths] == [2 if size > 20 else 1 for size in sizes]
+
+
+@pytest.mark.parametrize("noise_shape", [(1, 4), None], ids=["for all examples", "for each"])
+def test_lots_are_not_cut_where_their_examples_share_random_numbers(noise_shape, monkeypatch):
+    """Which part a record is in depends on the other records, and so would the numbers that it gets."""
+    monkeypatch.setattr(training, "prove", prove)
+    layers = [keras.layers.Dense(4), keras.layers.Dropout(0.5, noise_shape=noise_shape), keras.layers.Dense(1)]
+    optimizer = tfdp.NoisySGD(0.1, l2_norm_clip=1.0, noise_multiplier=1.0, max_physical_batch=2)
+    model = tiny.private(optimizer, model=keras.Sequential([keras.Input((3,)), *layers]))
+    if noise_shape is None:
+        model.fit(tiny.X, tiny.Y, batch_size=4, verbose=0)
+        return
+    with pytest.raises(tfdp.gradients.MixesExamples, match="max_physical_batch cuts"):
+        model.fit(tiny.X, tiny.Y, batch_size=4, verbose=0)

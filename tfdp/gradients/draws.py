@@ -73,10 +73,12 @@ def drawing_from(secret: tf.Tensor | None, row: tf.Tensor | None = None) -> Iter
 
 @dataclasses.dataclass
 class Lengths:
-    """How many rows each draw has, as far as that can be told; ``for_all`` says that one is certainly not of the examples."""
+    """How many rows each draw has, as far as that can be told. ``shared`` says that one is certainly for all examples alike;
+    ``hidden``, that one is made in a loop or function, where that can't be told."""
 
     known: list[tf.Tensor] = dataclasses.field(default_factory=list)
-    for_all: bool = False
+    shared: bool = False
+    hidden: bool = False
 
 
 @contextlib.contextmanager
@@ -102,8 +104,10 @@ def following(order: tf.Tensor) -> Iterator[Lengths]:
     def drawn(original: Callable, *args, **kwargs) -> tf.Tensor:
         args, kwargs = keras.tree.map_structure(at_its_old_place, (args, kwargs))
         values = original(*args, **kwargs)
-        if values.graph is not graph or not values.shape.rank or values.shape[0] is not None:
-            lengths.for_all = True
+        if values.graph is not graph:
+            lengths.hidden = True
+        elif not values.shape.rank or values.shape[0] is not None:
+            lengths.shared = True
         else:
             lengths.known.append(tf.shape(values)[0])
         return moved(values, order)

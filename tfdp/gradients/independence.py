@@ -172,6 +172,7 @@ class Independence:
         self._companies(base, unusual=True)
         self._scales(base)
         self._large_lots(base)
+        view.plan.shared_draws = view.draws_for_all
         for self.trial.round_number in range(1, OTHER_DRAWS + 1) if view.draws else ():
             drawn = _Base(self, view)  # MixUp spares an example now and then
             self._orders(drawn)
@@ -240,7 +241,7 @@ class Independence:
         """Whether lots above the expected size are worth running in parts. Not where rows have something in common that parts
         would not have: random numbers drawn once for all, or a loss of the whole lot."""
         model = self.trial.model
-        if view.draws_for_all or view.plan.shares or overrides_the_loss(model):
+        if view.draws_for_all or view.draws_hidden or view.plan.shares or overrides_the_loss(model):
             return False
         weights = sum(math.prod(v.shape) for v in model.trainable_variables)
         return is_large(view.graph, self.lot_size, weights)

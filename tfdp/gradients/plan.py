@@ -49,7 +49,8 @@ class Plan:
     """``whole`` says that the model is run as one function of an example, by the mode named there; ``alone``, that the loss
     is asked about batches of one; ``penalties``, by ``id(weight)``, how often its regulariser counts where that is not once;
     ``beside``, by ``id(weight)``, the calls in which others than its layer use it, where those uses are followed; ``reasons``, by
-    ``id(layer)``, why a faster way was left (by None, of the whole model). Where a step takes much memory it runs ``most_at_once``: a larger lot in parts."""
+    ``id(layer)``, why a faster way was left (by None, of the whole model). Where a step takes much
+    memory it runs ``most_at_once``: a larger lot in parts. ``shared_draws`` says that a layer draws numbers for all examples alike."""
 
     sites: dict[int, Site]
     folded: set[int] = dataclasses.field(default_factory=set)
@@ -60,6 +61,7 @@ class Plan:
     beside: dict[int, list[Call]] = dataclasses.field(default_factory=dict)
     reasons: dict[int | None, str] = dataclasses.field(default_factory=dict)
     most_at_once: int | None = None
+    shared_draws: bool = False
 
     def take_whole(self, why: str) -> None:
         self.whole, self.reasons[None] = [XLA, MAP], why

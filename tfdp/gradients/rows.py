@@ -74,7 +74,7 @@ class View:
         self.calls: list[Call] = []
         self.uses: list[Use] = []  # of weights, that the plan does not follow
         self.added_by: list[str] = []
-        self.draws = self.draws_for_all = self.reduces_by_itself = False
+        self.draws = self.draws_for_all = self.draws_hidden = self.reduces_by_itself = False
         self.folded: set[int] = set()  # by id, layers that see several rows an example
         whole = tf.TensorSpec([], tf.int32)
         spec = (trial.spec, tf.TensorSpec([None]), tf.TensorSpec([None]), tf.TensorSpec([None], tf.int32), whole, SEED)
@@ -147,7 +147,8 @@ class View:
                 tensors.append(by_row(tensor, forward.batch, len(tensors)))
                 self.layers.append(call.layer)
         self.calls, self.added_by, self.draws = forward.record.calls, losses.added_by, forward.drawn.count > 0
-        self.draws_for_all, self.reduces_by_itself = lengths.for_all, losses.reduces_by_itself
+        self.draws_for_all, self.draws_hidden = lengths.shared, lengths.hidden
+        self.reduces_by_itself = losses.reduces_by_itself
         of_the_lot = list(losses.activity_of_the_lot)
         if losses.reduces_by_itself:
             of_the_lot.append((losses.of_the_lot(model, x, y, forward.y_pred, sample_weight), losses.main))

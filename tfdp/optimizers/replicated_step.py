@@ -41,6 +41,10 @@ class ReplicatedStep(PrivateStep):
         # Keras keeps one generator for each thread, and each replica is traced in a thread of its own.
         global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, self._shared_seeds)
 
+    @property
+    def _cut(self) -> str:
+        return "Training on several devices"
+
     def _new_core(self, mechanism: GaussianMechanism) -> "_CoreOfReplica":
         """One for each replica of this process: each reads the weights' copies on its own device."""
         cores = self._cores_of_replicas(mechanism)

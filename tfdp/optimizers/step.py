@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tfdp.gradients import Plan
+from tfdp.gradients import MixesExamples, Plan
 from tfdp.gradients.layer_tree import differentiable, map_tensors
 from tfdp.gradients.losses import overrides_the_loss
 from tfdp.gradients.once import computed_once
@@ -63,6 +63,7 @@ class PrivateStep:
         """Nothing of the user's runs in between, so that what is proven is what runs, whatever changes later."""
         with _ONE_AT_A_TIME:
             self.plan = self._prove()
+            self._check_parts()
             self.trained = list(self.model.trainable_variables)
             self._traced = self.optimizer.mechanism.copy()
             self.core = self._new_core(self._traced)
@@ -71,6 +72,19 @@ class PrivateStep:
         if self.model.run_eagerly:
             self._check_metrics()
         self._finished = tf.function(self._finish, autograph=False)  # used where nothing else is traced
+
+    @property
+    def _cut(self) -> str | None:
+        """What cuts a lot into parts that draw random numbers of their own."""
+        return None if self.optimizer.max_physical_batch is None else "max_physical_batch"
+
+    def _check_parts(self) -> None:
+        if self.plan.shared_draws and self._cut is not None:
+            raise MixesExamples(
+                f"A layer of the model {self.model.name!r} draws random numbers that all examples of a lot share, such as Dropout with "
+                f"noise_shape=(1, ...). {self._cut} cuts a lot into parts that would draw their own, and which part a record is in "
+                "depends on the other records. Draw for each example (noise_shape=(None, ...)), or run lots whole."
+            )
 
     def _new_core(self, mechanism: GaussianMechanism) -> Core:
         return self._core_of(mechanism).traced(self.record_spec, self._ellipsoid_spec(mechanism))
