@@ -25,6 +25,10 @@ _HARMLESS |= {"Tensor", "TensorSlice", "SparseTensorSlice", "List", "Range"}
 _HARMLESS |= {"TFRecord", "TextLine", "FixedLengthRecord"}
 
 ONE_OUT_OF_ONE = "Each map() makes one record out of one record, and reads no other."
+OWN_ELEMENT = (
+    "One record is one element of the data set. What several elements are made of, such as a time step in many windows, is in "
+    "several records"
+)
 _BY_CONTENT = "chooses records by their content, so that one record moves others"
 _ORDER = "The order is: shuffle, batch, repeat"
 _MIXING = "may stop early or bring a record twice: concatenate() the datasets and shuffle"
