@@ -198,6 +198,7 @@ REFUSED = {
         ),
         "at a random place",
     ),
+    "one element, a row at random": (lambda: table().repeat(SIZE).map(a_row).batch(BATCH), "at a random place"),
     "running sum": (lambda: records().map(lambda i, v: (i, STATE.assign_add(v))).batch(BATCH), "into a variable"),
     "one record for every number": (
         lambda: Dataset.zip((records().take(1).repeat(SIZE), Dataset.range(SIZE))).batch(BATCH),
@@ -231,7 +232,7 @@ def always(value):
     [
         lambda: records().take(1).repeat(SIZE),
         lambda: records().take(1).cache().repeat(),
-        lambda: table().repeat(SIZE).map(a_row),
+        lambda: table().cache().repeat(SIZE).map(a_row),
         lambda: Dataset.zip((always(1), always(2))),
     ],
 )
@@ -242,6 +243,38 @@ def test_one_record_that_is_repeated_is_one_record(again):
 
 def mixed_rows(numbers, values):
     return numbers + tf.reduce_sum(numbers), values
+
+
+def beside_a_table():
+    return Dataset.zip((records(), Dataset.from_tensors(TABLE).repeat()))
+
+
+# Elements (anything, a table).
+BETWEEN = {
+    "prefetch": lambda: beside_a_table().prefetch(2),
+    "shuffle": lambda: beside_a_table().shuffle(SIZE).cache(),
+    "map": lambda: beside_a_table().map(lambda record, rows: (record[0], rows)).map(lambda i, rows: (i, rows)),
+    "a map's own table": lambda: records().map(lambda i, v: (i, TABLE)),
+    "zip": lambda: Dataset.zip((Dataset.range(SIZE), beside_a_table())).map(lambda i, both: (i, both[1])),
+    "read once": lambda: beside_a_table().flat_map(lambda _, rows: Dataset.from_tensors((rows, rows))).cache(),
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_a_table_is_followed_to_the_map_that_reads_it_at_random(between):
+    with pytest.raises(ValueError, match="at a random place"):
+        understood(BETWEEN[between]().map(lambda _, rows: a_row(rows, rows)).batch(BATCH))
+
+
+def test_random_numbers_are_followed_to_the_map_that_reads_there():
+    drawn = records().map(lambda i, v: tf.random.uniform([], 0, SIZE, tf.int32))
+    with pytest.raises(ValueError, match="at a random place"):
+        understood(drawn.map(lambda place: tf.gather(TABLE, place)).batch(BATCH))
+
+
+def test_a_map_may_change_what_is_beside_a_table_at_random():
+    flipped = beside_a_table().map(lambda record, rows: (tf.random.shuffle(tf.stack(record)), tf.reduce_mean(rows)))
+    assert understood(flipped.batch(BATCH)).lots.size == SIZE
 
 
 SAID = {

@@ -6,7 +6,7 @@ A function is a graph. Each of its tensors is marked with what it depends on:
 - table: numbers that were there before, and may be records: a captured tensor or variable, or a constant. Arithmetic
   with the element takes the mark away (an image less a captured mean is no table), joining and moving do not;
 - outside: as table, but nothing takes the mark away;
-- random: a random operation, or Python's code.
+- random: a random operation, Python's code, or a variable, if a function of the pipeline writes any.
 
 A row of a table at a random place is another record than the element's own, and some record several times a pass. What a
 function reads at a place that depends on the element alone is not judged: `range(n).map(lambda i: x[i])` is an ordinary pipeline.
@@ -17,11 +17,13 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tfdp.data.pipeline_nodes import cardinality_of, function_graph, inputs_of, is_constant, kind_of
+from tfdp.data.pipeline_nodes import cardinality_of, function_graph, inputs_of, is_constant, kind_of, nodes_of
 
 Marks = frozenset[str]
 ELEMENT, TABLE, OUTSIDE, RANDOM = "element", "table", "outside", "random"
 _NOTHING: Marks = frozenset()
+_OWN: Marks = frozenset({ELEMENT})
+_MAPS = {"Map", "ParallelMap", "MapAndBatch"}
 _FEW = 32  # a list of so many numbers is one to choose from: angles, sizes, names
 
 _RANDOM = re.compile(
@@ -35,19 +37,20 @@ _LOOKING_UP = {"LookupTableFind", "LookupTableFindV2"}
 _JOINING = {"ConcatV2", "Pack", "TensorListSetItem", "TensorListPushBack"}
 _READING = {"IteratorGetNext", "IteratorGetNextSync", "IteratorGetNextAsOptional", "ReduceDataset"}
 _READING |= {"DatasetToSingleElement", "ExperimentalDatasetToSingleElement"}
+_READING |= {"QueueDequeue", "QueueDequeueV2", "StackPop", "StackPopV2"}
 _CALLS = {"PartitionedCall", "StatefulPartitionedCall"}
 _CONDITIONS = {"If", "StatelessIf", "Case", "StatelessCase"}
 _LOOPS = {"While", "StatelessWhile"}
-_ASSIGNING = {"AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp"}
-_WRITING = {
-    "ResourceScatterUpdate",
-    "ResourceScatterAdd",
-}  # not tables: KerasHub's tokenizers keep in one what words become
+_OF_VARIABLES = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd"}
+# Operations that keep what they are given for the next call. Not tables: KerasHub's tokenizers keep in one what words become.
+_WRITING = re.compile(
+    r"Assign|Resource(?!Gather)|StackPush|QueueEnqueue|Barrier|(OrderedMap|Map)?Stage$|(Sparse)?Accumulator"
+)
 _OF_PYTHON = {"EagerPyFunc", "PyFunc", "PyFuncStateless"}
 
 _CURE = "Make each record of its own content alone; for random numbers use tf.random.stateless_uniform and the like"
 _READS_AT_RANDOM = (
-    "A map() reads a tensor that it was not given (captured, or a constant) at a random place, so that a record may enter "
+    "A map() reads a tensor that is the same for all records (captured, or a constant) at a random place, so that a record may enter "
     f"several times a pass. {_CURE}"
 )
 _READS_A_DATASET = (
@@ -81,13 +84,17 @@ _MORE_THAN_ONCE = {
 _MOVING = {"ShuffleDataset", "SkipDataset", "TakeDataset", "ShardDataset"}
 
 
-def check_function(dataset: tf.data.Dataset, size: int) -> None:
-    """Raises ValueError where the function of this map(), flat_map() or interleave() shows that it reads other records."""
-    graph = function_graph(dataset)
-    if graph is None:
-        return
-    seen = _Seen(size)
-    brought = seen.outputs_of(graph, _marks_of_inputs(graph, size, _constants(dataset)))
+def check_functions(pipeline: tf.data.Dataset, size: int) -> None:
+    """Raises ValueError where the function of a map(), flat_map() or interleave() shows that it reads other records."""
+    functions = [(node, graph) for node in nodes_of(pipeline) if (graph := function_graph(node)) is not None]
+    writes = any(_writes(graph) for _, graph in functions)
+    for node, graph in functions:
+        _check_function(node, graph, size, writes)
+
+
+def _check_function(dataset: tf.data.Dataset, graph: tf.Graph, size: int, writes: bool) -> None:
+    seen = _Seen(size, writes)
+    brought = seen.outputs_of(graph, _marks_of_inputs(graph, size, _marks_below(dataset, size, writes)))
     if seen.carries_on:
         raise ValueError(f"{_CARRIES_ON}.")
     if seen.reads_at_random:
@@ -151,8 +158,8 @@ def counts(scan: tf.data.Dataset) -> bool:
 class _Seen:
     """What was seen in a function and in those that it calls."""
 
-    def __init__(self, size: int):
-        self._size = size
+    def __init__(self, size: int, writes: bool = False):
+        self._size, self._writes = size, writes
         self.kinds: set[str] = set()
         self.reads_at_random = self.reads_a_dataset = self.has_tables = self.carries_on = self.seeded = False
 
@@ -180,6 +187,8 @@ class _Seen:
             self._of_dataset(graph, operation, own)
             self._look_at(operation, own)
             found = _after(operation, own)
+            if self._writes and operation.type in _OF_VARIABLES:  # it may count on from element to element
+                found |= {RANDOM}
         return [found] * len(operation.outputs)
 
     def _of_constant(self, operation: tf.Operation) -> Marks:
@@ -193,6 +202,7 @@ class _Seen:
         asked = _NOTHING
         if operation.type in _CONDITIONS:
             asked, own = own[0] & {ELEMENT, RANDOM}, own[1:]
+            self.carries_on |= ELEMENT in asked and any(map(_writes, inner))
         found = [self.outputs_of(graph, own) for graph in inner]
         if any(len(outputs) != len(operation.outputs) for outputs in found):
             return [frozenset().union(asked, *own)] * len(operation.outputs)
@@ -220,15 +230,11 @@ class _Seen:
         if operation.type in _READING and own and (OUTSIDE in own[0] or ELEMENT not in own[0]):
             self.reads_a_dataset = True
         places = frozenset().union(*own[1:])
-        wandering = (
-            OUTSIDE in places and ELEMENT not in places and self.kinds & _ASSIGNING
-        )  # counts on from element to element
-        at_random = operation.type in _PICKING and (RANDOM in places or bool(wandering))
+        at_random = operation.type in _PICKING and RANDOM in places
         at_random |= operation.type in _LOOKING_UP and RANDOM in places and ELEMENT not in places
         if own and TABLE in own[0] and (at_random or operation.type in _SHUFFLING):
             self.reads_at_random = True
-        if operation.type in _ASSIGNING | _WRITING and any(ELEMENT in marks for marks in own[1:]):
-            self.carries_on = True
+        self.carries_on |= bool(_WRITING.match(operation.type)) and any(ELEMENT in marks for marks in own)
 
 
 def _after(operation: tf.Operation, own: list[Marks]) -> Marks:
@@ -242,22 +248,41 @@ def _after(operation: tf.Operation, own: list[Marks]) -> Marks:
     return found - {TABLE} if ELEMENT in found and operation.type not in _JOINING else found
 
 
-def _marks_of_inputs(graph: tf.Graph, size: int, constants: Sequence[bool] = ()) -> list[Marks]:
-    """Of what the pipeline gives the function, and of what it captured. Of the former some may be constants."""
+def _marks_of_inputs(graph: tf.Graph, size: int, elements: Sequence[Marks] = ()) -> list[Marks]:
+    """Of what the pipeline gives the function, and of what it captured."""
     captured = {id(inside): _of_captured(outside, size) for outside, inside in graph.captures}
-    marks = [captured.get(id(tensor), frozenset({ELEMENT})) for tensor in graph.inputs]
-    for place, constant in enumerate(constants):
-        if constant:
-            marks[place] = _table(graph.inputs[place].shape, size)
-    return marks
+    marks = [captured.get(id(tensor), _OWN) for tensor in graph.inputs]
+    return [*elements, *marks[len(elements) :]]
 
 
-def _constants(dataset: tf.data.Dataset) -> list[bool]:
-    """Which tensors of its elements are the same in all of them: what zip() joins to the records."""
-    (given,) = inputs_of(dataset)
-    if kind_of(given) != "Zip":
-        return []
-    return [is_constant(part) for part in inputs_of(given) for _ in tf.nest.flatten(part.element_spec)]
+def _marks_below(dataset: tf.data.Dataset, size: int, writes: bool) -> list[Marks]:
+    """Of each tensor in the elements that a transformation is given."""
+    below = [_marks_of_elements(source, size, writes) for source in inputs_of(dataset)]
+    if kind_of(dataset) == "Zip":
+        return [marks for part in below for marks in part]
+    return [frozenset().union(*several) for several in zip(*below, strict=False)]
+
+
+def _marks_of_elements(dataset: tf.data.Dataset, size: int, writes: bool) -> list[Marks]:
+    """Of each tensor in its elements: what zip() joins to the records, and what map() puts beside them, may be a table."""
+    leaves = tf.nest.flatten(dataset.element_spec)
+    if is_constant(dataset):
+        return [_table(leaf.shape, size) if isinstance(leaf, tf.TensorSpec) else _OWN for leaf in leaves]
+    found, graph = _marks_below(dataset, size, writes), function_graph(dataset)
+    if graph is not None and kind_of(dataset) in _MAPS:
+        found = _Seen(size, writes).outputs_of(graph, _marks_of_inputs(graph, size, found))
+        found = [marks if TABLE in marks else (marks - {OUTSIDE}) | _OWN for marks in found]
+    elif graph is not None or len(found) != len(leaves):  # which of them has become which is not known
+        found = [_OWN.union(*found)] * len(leaves)
+    return found if len(found) == len(leaves) else [_OWN.union(*found)] * len(leaves)
+
+
+def _writes(graph: tf.Graph) -> bool:
+    """Whether it keeps something for the next call, or a function that it calls does."""
+    operations = graph.get_operations()
+    return any(_WRITING.match(one.type) for one in operations) or any(
+        _writes(inner) for one in operations for inner in _inner(graph, one)
+    )
 
 
 def _of_captured(tensor: tf.Tensor, size: int) -> Marks:

@@ -8,7 +8,7 @@ be read by number is read once and kept in memory, if the dataset has a cache().
 import tensorflow as tf
 
 from tfdp.data.numbered import NotNumbered, Numbered
-from tfdp.data.pipeline_functions import check_function
+from tfdp.data.pipeline_functions import check_functions
 from tfdp.data.pipeline_graph import (
     BATCHING,
     ONE_RECORD_AT_A_TIME,
@@ -30,8 +30,7 @@ def numbered(dataset: tf.data.Dataset) -> Numbered:
         ValueError: a function can be seen to read records other than its own.
     """
     found = _read(dataset, cached=any(map(is_memory_cache, nodes_of(dataset))), keep=True)
-    for node in found.maps:
-        check_function(node, int(found.size))
+    check_functions(dataset, found.size)
     return found
 
 
