@@ -31,7 +31,7 @@ _READS_AT_RANDOM = (
     f"several times a pass. {_CURE}"
 )
 _READS_A_DATASET = (
-    "A map() reads another data set, so that a record may enter several times a pass. Join what belongs to one record "
+    "A map() reads another data set, or a queue, so that a record may enter several times a pass. Join what belongs to one record "
     "with zip(), before shuffle()"
 )
 _CARRIES_ON = (
