@@ -61,6 +61,17 @@ def by_a_count_of_its_own():
     return lambda number: tf.gather(ROWS, count.assign_add(1) % SIZE)
 
 
+def by_a_count_that_goes_on_later():
+    count = tf.Variable(0, dtype=tf.int64)
+
+    def row(number):
+        found = tf.gather(ROWS, (count + 0 * number) % SIZE)
+        count.assign_add(1)
+        return found
+
+    return row
+
+
 def in_branches(number):
     place = tf.cond(tf.random.uniform([]) < 0.5, lambda: 3, lambda: 5)
     return tf.gather(ROWS, place)
@@ -92,6 +103,7 @@ AT_RANDOM = {
     "generator": by_a_generator,
     "seed generator": by_a_seed_generator,
     "count": by_a_count_of_its_own,
+    "count, later": by_a_count_that_goes_on_later,
     "python": lambda: by_python,
 }
 
@@ -117,6 +129,34 @@ def test_a_map_inside_of_interleave_that_reads_records_at_random_places_is_refus
         declare(dataset.batch(BATCH))
 
 
+def test_a_count_that_another_map_keeps_is_a_random_place():
+    count = tf.Variable(0, dtype=tf.int64)
+    read = Dataset.range(SIZE).map(lambda number: tf.gather(ROWS, count % SIZE))
+    with pytest.raises(ValueError, match="at a random place"):
+        declare(read.map(lambda row: (row, count.assign_add(1))).batch(BATCH))
+
+
+STATE = tf.Variable(tf.zeros([2, 4]))
+QUEUE = tf.queue.FIFOQueue(SIZE, tf.float32)
+WRITING = {
+    "rows": lambda x: STATE.scatter_nd_update([[0]], x[None]),
+    "a slice": lambda x: STATE[0].assign(x),
+    "a sum": lambda x: STATE.scatter_nd_add([[0]], x[None]),
+    "a count of some": lambda x: tf.cond(x[0] > 0.5, lambda: STATE.assign_add(tf.ones([2, 4])), lambda: STATE),
+    "a queue": lambda x: QUEUE.enqueue(x),
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_a_map_that_keeps_something_of_a_record_for_the_next_is_refused(name):
+    def kept(x):
+        with tf.control_dependencies([WRITING[name](x)]):
+            return tf.identity(x)
+
+    with pytest.raises(ValueError, match="writes what it makes of a record"):
+        declare(Dataset.from_tensor_slices(X).map(kept).batch(BATCH))
+
+
 def from_an_iterator():
     others = iter(Dataset.from_tensor_slices(X).repeat())
     return lambda x: x + next(others)
@@ -124,6 +164,7 @@ def from_an_iterator():
 
 OTHERS = {
     "iterator": from_an_iterator,
+    "queue": lambda: lambda x: x + tf.ensure_shape(QUEUE.dequeue(), [4]),
     "single element": lambda: lambda x: x + Dataset.from_tensor_slices(X).skip(7).take(1).get_single_element(),
     "reduce": lambda: lambda x: x + Dataset.from_tensor_slices(X).reduce(tf.zeros(4), lambda total, row: total + row),
 }

@@ -8,7 +8,7 @@ from scipy import stats
 
 from tfdp.accounting import FullBatch, Poisson, Shuffled
 from tfdp.data import DeclaredDataset, PoissonBatches, understood
-from tfdp.data.pipeline_records import OWN_ELEMENT
+from tfdp.data.pipeline_graph import ONE_OUT_OF_ONE, OWN_ELEMENT
 
 Dataset, AUTOTUNE = tf.data.Dataset, tf.data.AUTOTUNE
 SIZE, BATCH = 20, 3
@@ -198,8 +198,12 @@ REFUSED = {
         ),
         "at a random place",
     ),
+    "one element, a row at random": (lambda: table().repeat(SIZE).map(a_row).batch(BATCH), "at a random place"),
     "running sum": (lambda: records().map(lambda i, v: (i, STATE.assign_add(v))).batch(BATCH), "into a variable"),
-    "one element for ever": (lambda: Dataset.from_tensors(np.zeros(3)).repeat().batch(BATCH), "repeated without end"),
+    "one record for every number": (
+        lambda: Dataset.zip((records().take(1).repeat(SIZE), Dataset.range(SIZE))).batch(BATCH),
+        "shuffled or repeated",
+    ),
 }
 
 
@@ -208,6 +212,91 @@ def test_what_cannot_be_seen_or_lets_records_meet_is_refused(case):
     make, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):
         understood(make())
+
+
+def a_row(numbers, values):
+    place = tf.random.uniform([], 0, SIZE, tf.int32)
+    return numbers[place], values[place]
+
+
+def table():
+    return Dataset.from_tensors((np.arange(SIZE), np.arange(SIZE)))
+
+
+def always(value):
+    return Dataset.from_tensors(value).repeat(SIZE)
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        lambda: records().take(1).repeat(SIZE),
+        lambda: records().take(1).cache().repeat(),
+        lambda: table().cache().repeat(SIZE).map(a_row),
+        lambda: Dataset.zip((always(1), always(2))),
+    ],
+)
+def test_one_record_that_is_repeated_is_one_record(again):
+    lots = understood(again().batch(BATCH)).lots
+    assert lots.sampling == FullBatch(1) and lots.head(SIZE)[0].shape == (1,)
+
+
+def mixed_rows(numbers, values):
+    return numbers + tf.reduce_sum(numbers), values
+
+
+def beside_a_table():
+    return Dataset.zip((records(), Dataset.from_tensors(TABLE).repeat()))
+
+
+# Elements (anything, a table).
+BETWEEN = {
+    "prefetch": lambda: beside_a_table().prefetch(2),
+    "shuffle": lambda: beside_a_table().shuffle(SIZE).cache(),
+    "map": lambda: beside_a_table().map(lambda record, rows: (record[0], rows)).map(lambda i, rows: (i, rows)),
+    "a map's own table": lambda: records().map(lambda i, v: (i, TABLE)),
+    "zip": lambda: Dataset.zip((Dataset.range(SIZE), beside_a_table())).map(lambda i, both: (i, both[1])),
+    "read once": lambda: beside_a_table().flat_map(lambda _, rows: Dataset.from_tensors((rows, rows))).cache(),
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_a_table_is_followed_to_the_map_that_reads_it_at_random(between):
+    with pytest.raises(ValueError, match="at a random place"):
+        understood(BETWEEN[between]().map(lambda _, rows: a_row(rows, rows)).batch(BATCH))
+
+
+def test_random_numbers_are_followed_to_the_map_that_reads_there():
+    drawn = records().map(lambda i, v: tf.random.uniform([], 0, SIZE, tf.int32))
+    with pytest.raises(ValueError, match="at a random place"):
+        understood(drawn.map(lambda place: tf.gather(TABLE, place)).batch(BATCH))
+
+
+def test_a_map_may_change_what_is_beside_a_table_at_random():
+    flipped = beside_a_table().map(lambda record, rows: (tf.random.shuffle(tf.stack(record)), tf.reduce_mean(rows)))
+    assert understood(flipped.batch(BATCH)).lots.size == SIZE
+
+
+SAID = {
+    "read once": lambda: table().map(mixed_rows).unbatch().cache().batch(BATCH),
+    "a pass after the other": lambda: table().map(mixed_rows).unbatch().batch(BATCH),
+    "rows by number": lambda: Dataset.range(9 * SIZE).map(lambda i: tf.gather(TABLE, i % SIZE)).batch(BATCH),
+    "a product with one row": lambda: (
+        records().map(lambda i, v: tf.tensordot(tf.one_hot(i, SIZE, dtype=tf.int64), TABLE, 1)).batch(BATCH)
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SAID)
+def test_what_functions_make_of_elements_is_said_to_stand_on_the_users_word(case):
+    found = understood(SAID[case]())
+    assert {ONE_OUT_OF_ONE, f"{OWN_ELEMENT}."} <= set(found.lots.unchecked)
+    assert "One record is one element" in found.said
+
+
+def test_numbers_joined_to_a_constant_are_said_to_be_the_records():
+    found = understood(Dataset.zip((always(1), Dataset.range(SIZE))).batch(BATCH))
+    assert f"{OWN_ELEMENT}." in found.lots.unchecked and "One record is one element" in found.said
 
 
 def test_random_maps_draw_anew_for_every_reading_and_what_is_cached_stays():

@@ -127,6 +127,12 @@ def test_equal_constants_stay_apart_under_a_tape():
     np.testing.assert_array_equal(found, x[0])
 
 
+def test_captured_tensors_stay_apart():
+    first, second = tf.constant(3), tf.constant(3)
+    found = tf.function(lambda x: _shared(lambda x: x * (first + second), x), autograph=False)
+    assert found(tf.constant(2)) == 12
+
+
 def _shared(function, *arguments):
     with computed_once():
         return function(*arguments)

@@ -19,7 +19,7 @@ class Numbered:
     """Records by number.
 
     Attributes:
-        size: how many there are; math.inf of one element that is repeated without end.
+        size: how many there are; math.inf of a constant that a zip() joins to records.
         spec: what an element of the pipeline looks like at this point: a record, or a batch of them.
         element: in a graph, the tensors of one record, made of its number, or of the tensors that `kept` has under that number.
         vectorised: `element` takes a vector of numbers as well, for a batch of these records.

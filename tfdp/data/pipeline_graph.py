@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 
-from tfdp.data.pipeline_functions import check_function
+from tfdp.data.pipeline_functions import check_functions
 from tfdp.data.pipeline_joins import check_joins, numbers
 from tfdp.data.pipeline_nodes import cardinality_of, is_once, kind_of, nodes_of, ways_of
 
@@ -25,6 +25,10 @@ _HARMLESS |= {"Tensor", "TensorSlice", "SparseTensorSlice", "List", "Range"}
 _HARMLESS |= {"TFRecord", "TextLine", "FixedLengthRecord"}
 
 ONE_OUT_OF_ONE = "Each map() makes one record out of one record, and reads no other."
+OWN_ELEMENT = (
+    "One record is one element of the data set. What several elements are made of, such as a time step in many windows, is in "
+    "several records"
+)
 _BY_CONTENT = "chooses records by their content, so that one record moves others"
 _ORDER = "The order is: shuffle, batch, repeat"
 _MIXING = "may stop early or bring a record twice: concatenate() the datasets and shuffle"
@@ -83,8 +87,7 @@ def inspect(dataset: tf.data.Dataset, size: int) -> Findings:
     ]
     for way, kinds in ways:
         _refuse(way, kinds)
-    for node in nodes_of(dataset):
-        check_function(node, size)
+    check_functions(dataset, size)
     unchecked = list(check_joins(dataset, size))
     if any(_maps(way) for way, _ in ways):
         unchecked.append(ONE_OUT_OF_ONE)

@@ -5,22 +5,19 @@ batch of that record alone: so no record can enter what another one becomes, wha
 be read by number is read once and kept in memory, if the dataset has a cache().
 """
 
-import math
-
 import tensorflow as tf
 
 from tfdp.data.numbered import NotNumbered, Numbered
-from tfdp.data.pipeline_functions import check_function
+from tfdp.data.pipeline_functions import check_functions
 from tfdp.data.pipeline_graph import (
     BATCHING,
-    ONE_OUT_OF_ONE,
     ONE_RECORD_AT_A_TIME,
     REASON_AGAINST_PRIVACY,
     REPEATING,
     inspect,
 )
-from tfdp.data.pipeline_nodes import cardinality_of, inputs_of, is_once, kind_of, nodes_of
-from tfdp.data.pipeline_parts import SOURCES, TRANSFORMATIONS, gathering, is_memory_cache, zipped
+from tfdp.data.pipeline_nodes import cardinality_of, inputs_of, is_constant, is_once, kind_of, nodes_of
+from tfdp.data.pipeline_parts import SOURCES, TRANSFORMATIONS, constant, gathering, is_memory_cache, zipped
 
 _READ_AT_ONCE = 1024
 
@@ -33,10 +30,7 @@ def numbered(dataset: tf.data.Dataset) -> Numbered:
         ValueError: a function can be seen to read records other than its own.
     """
     found = _read(dataset, cached=any(map(is_memory_cache, nodes_of(dataset))), keep=True)
-    if not math.isfinite(found.size):
-        raise NotNumbered("it is one element that is repeated without end")
-    for node in found.maps:
-        check_function(node, int(found.size))
+    check_functions(dataset, found.size)
     return found
 
 
@@ -56,7 +50,8 @@ def _read(node: tf.data.Dataset, cached: bool, keep: bool) -> Numbered:
     if not all(isinstance(spec, tf.TensorSpec) for spec in tf.nest.flatten(node.element_spec)):
         raise NotNumbered("its elements are not dense tensors (pad them to one shape)")
     if kind == "Zip":
-        return zipped(node, [_read(part, cached, keep=False) for part in inputs_of(node)])
+        parts = inputs_of(node)
+        return zipped(node, [constant(one) if is_constant(one) else _read(one, cached, keep=False) for one in parts])
     if kind in SOURCES:
         return SOURCES[kind](node)
     if kind in TRANSFORMATIONS:
@@ -86,5 +81,4 @@ def _read_once(node: tf.data.Dataset) -> Numbered:
     with tf.device("CPU:0"):
         tensors = [tf.concat(parts, 0) for parts in zip(*blocks, strict=True)]
     size = int(tensors[0].shape[0])
-    unchecked = tuple(sentence for sentence in inspect(node.batch(1), size).unchecked if sentence != ONE_OUT_OF_ONE)
-    return Numbered(size, node.element_spec, gathering(tensors), unchecked=unchecked)
+    return Numbered(size, node.element_spec, gathering(tensors), unchecked=inspect(node.batch(1), size).unchecked)

@@ -12,7 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfdp.data.numbered import Flat, NotNumbered, Numbered
-from tfdp.data.pipeline_nodes import is_once, kind_of
+from tfdp.data.pipeline_graph import OWN_ELEMENT
+from tfdp.data.pipeline_nodes import inputs_of, is_constant, is_once, kind_of
 
 
 def is_memory_cache(node: tf.data.Dataset) -> bool:
@@ -39,6 +40,13 @@ def _range(node: tf.data.Dataset) -> Numbered:
     return Numbered(size, node.element_spec, lambda number: [tf.cast(start + step * number, dtype)])
 
 
+def constant(node: tf.data.Dataset) -> Numbered:
+    """One tensor that is repeated: the same for every record that a zip() joins it to."""
+    (below,) = inputs_of(node)
+    times = int(node._count)
+    return dataclasses.replace(_single(below), size=math.inf if times < 0 else times, unchecked=(f"{OWN_ELEMENT}.",))
+
+
 def zipped(node: tf.data.Dataset, parts: list[Numbered]) -> Numbered:
     if any(part.mixed or part.repeated for part in parts):
         raise NotNumbered("zip() joins data sets that are shuffled or repeated")
@@ -48,12 +56,14 @@ def zipped(node: tf.data.Dataset, parts: list[Numbered]) -> Numbered:
         raise NotNumbered("zip() joins batches of different lengths, or what map() made of batches")
     elements = [part.by_number() for part in parts]
     specs = [leaf for part in parts for leaf in tf.nest.flatten(part.spec)]
+    only_constants = all(map(is_constant, inputs_of(node)))
     return Numbered(
-        size=min(part.size for part in parts),
+        size=1 if only_constants else min(part.size for part in parts),
         spec=tf.nest.pack_sequence_as(node.element_spec, specs),
         element=lambda number: [tensor for element in elements for tensor in element(number)],
         vectorised=all(part.vectorised for part in parts),
         batch_size=parts[0].batch_size,
+        repeated=only_constants,
         maps=tuple(node for part in parts for node in part.maps),
         unchecked=tuple(sentence for part in parts for sentence in part.unchecked),
     )
@@ -97,7 +107,7 @@ def kept(node: tf.data.Dataset, below: Numbered) -> Numbered:
 
 def _shuffled(node: tf.data.Dataset, below: Numbered) -> Numbered:
     """A shuffle() that gives one order for good decides what take() and skip() take, so its order is found out."""
-    fixed = not node._reshuffle_each_iteration and (int(node._seed) or int(node._seed2)) and math.isfinite(below.size)
+    fixed = not node._reshuffle_each_iteration and (int(node._seed) or int(node._seed2))
     if not fixed or below.mixed or below.repeated or below.batch_size is not None:
         return dataclasses.replace(below, mixed=True)
     numbers = tf.data.Dataset.range(int(below.size))
@@ -120,14 +130,7 @@ def _shuffled_and_repeated(node: tf.data.Dataset, below: Numbered) -> Numbered:
 
 
 def _repeated(node: tf.data.Dataset, below: Numbered) -> Numbered:
-    if is_once(node):
-        return below
-    if below.size == 1 and below.batch_size is None:  # the same for every record that a zip() joins it to
-        element, times = below.by_number(), int(node._count)
-        return Numbered(
-            math.inf if times < 0 else times, below.spec, lambda number: element(0 * number), False, maps=below.maps
-        )
-    return dataclasses.replace(below, repeated=True)
+    return below if is_once(node) else dataclasses.replace(below, repeated=True)
 
 
 def _part(node: tf.data.Dataset, below: Numbered) -> Numbered:
@@ -139,8 +142,6 @@ def _part(node: tf.data.Dataset, below: Numbered) -> Numbered:
     if below.mixed or below.repeated:
         after = "repeat()" if below.repeated else "shuffle()"
         raise NotNumbered(f"{name}() after {after} leaves it to chance which records are in a pass (write it before)")
-    if not math.isfinite(below.size):
-        raise NotNumbered("it is one element that is repeated without end")
     numbers = np.arange(int(below.size))
     if name == "shard":
         return below.chosen(numbers[numbers // batch % int(node._num_shards) == count])

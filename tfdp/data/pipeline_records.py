@@ -9,16 +9,12 @@ import tensorflow as tf
 
 from tfdp.data.numbered import NotNumbered, Numbered
 from tfdp.data.pipeline_functions import draws, draws_from_a_seed
-from tfdp.data.pipeline_graph import ONE_OUT_OF_ONE
+from tfdp.data.pipeline_graph import ONE_OUT_OF_ONE, OWN_ELEMENT
 from tfdp.data.pipeline_joins import check_joins
 from tfdp.data.pipeline_numbered import numbered
 
 _AT_ONCE = 16  # records that are made at the same time
 _FEW = 4  # records on which functions are tried
-OWN_ELEMENT = (
-    "One record is one element of the data set. What several elements are made of, such as a time step in many windows, is in "
-    "several records"
-)
 SECRET_SEEDS = (
     "Nobody knows the seeds of the random numbers that map() draws: with keras.utils.set_random_seed or seed= of known numbers, what "
     "becomes of a record may tell how many were drawn before it"

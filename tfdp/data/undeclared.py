@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from tfdp.data.declared import DeclaredDataset, declare_sampling
 from tfdp.data.numbered import NotNumbered
-from tfdp.data.pipeline_graph import BATCHING, ONE_OUT_OF_ONE, inspect
+from tfdp.data.pipeline_graph import BATCHING, ONE_OUT_OF_ONE, OWN_ELEMENT, inspect
 from tfdp.data.pipeline_joins import TOGETHER
 from tfdp.data.pipeline_nodes import cardinality_of, kind_of, ways_of
 from tfdp.data.pipeline_records import FromPipeline
@@ -85,9 +85,11 @@ def _passes(dataset: tf.data.Dataset, reason: str) -> Understood:
     doubts = [sentence for sentence in declared.unchecked if sentence not in _SEEN]
     if doubts:
         raise ValueError(f"{cause}. It can't be seen to hold either: {' '.join(doubts)} {_CURE}.")
+    if declared.unchecked:
+        declared = dataclasses.replace(declared, unchecked=(*declared.unchecked, f"{OWN_ELEMENT}."))
     said = (
         f"tfdp takes the batches of the dataset as they are, a pass over its {size:,} records after the other, and accounts for them "
-        f"without amplification: {reason}. Arrays, or a dataset whose records can be read by number, would give more privacy at "
-        "the same noise."
+        f"without amplification: {reason}. One record is one element of what is batched. Arrays, or a dataset whose records can be "
+        "read by number, would give more privacy at the same noise."
     )
     return Understood(declared, declared.steps_per_epoch, said)

@@ -15,6 +15,7 @@ from tfdp.gradients.draws import drawing_from
 from tfdp.gradients.factored import SUMMATION, PerExampleGradient, total
 from tfdp.gradients.layer_tree import all_layers, flat_tensors
 from tfdp.gradients.losses import OwnLosses, calls_of_the_loss, losses_of_one_device
+from tfdp.gradients.once import nothing_shared
 from tfdp.gradients.plan import Plan
 from tfdp.gradients.reads import noted_reads
 from tfdp.gradients.recording import Call, Recording, RuleFailed, by_the_rule_of, recording
@@ -153,7 +154,12 @@ class Forward:
         self.batch = tf.shape(flat_tensors(x)[0])[0]
         self.scale = loss_scale(model)
         self.record, self._reads = Recording(), []
-        with no_state_assigned(model) as watched, drawing_from(secret) as self.drawn, noted_reads(model, self._note):
+        with (
+            no_state_assigned(model) as watched,
+            drawing_from(secret) as self.drawn,
+            noted_reads(model, self._note),
+            nothing_shared(),
+        ):
             with recording(model, plan.rules(self.scale), tape.watch, self.drawn) as self.record:
                 self.y_pred = model(x, training=True)
                 arguments = (x, y, self.y_pred, sample_weight)

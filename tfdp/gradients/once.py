@@ -6,9 +6,11 @@ function for the first time. Not making them saves the time of tracing and readi
 """
 
 import contextlib
+import threading
 from collections.abc import Iterator
 
 import tensorflow as tf
+from tensorflow.core.function.capture.capture_container import FunctionCaptures
 from tensorflow.python.eager import record
 from tensorflow.python.framework.func_graph import FuncGraph
 from tensorflow.python.ops.parallel_for import control_flow_ops
@@ -28,13 +30,13 @@ def computed_once() -> Iterator[None]:
 
     Formal guarantee: an operation is replaced only by one of the same kind, with the same attributes and the very same inputs,
     that has no state. While a tape watches, only whole numbers and truth values are shared: no gradient flows through them. In the
-    body of a vectorised loop nothing is shared: such loops take what was there before them for the same in every round.
+    body of a vectorised loop nothing is shared: such loops take what was there before them for the same in every round. Nor among what
+    is captured from outside: each captured tensor is an input of its own.
     """
     if tf.executing_eagerly():
         yield
         return
     mine, known = tf.compat.v1.get_default_graph(), {}
-    loops: list[None] = []  # that are being traced
 
     def made(
         original,
@@ -49,7 +51,7 @@ def computed_once() -> Iterator[None]:
         *rest,
         **more,
     ):
-        key = _key(op_type, inputs, attrs, op_def) if graph is mine and not loops else None
+        key = _key(op_type, inputs, attrs, op_def) if graph is mine and not _apart.depth else None
         found = known.get(key) if key is not None else None
         if found is not None and _may_be_shared(found):
             return found
@@ -58,15 +60,32 @@ def computed_once() -> Iterator[None]:
             known[key] = operation
         return operation
 
-    def vectorised(original, *args, **kwargs):
-        loops.append(None)
-        try:
+    def without(original, *args, **kwargs):
+        with nothing_shared():
             return original(*args, **kwargs)
-        finally:
-            loops.pop()
 
-    with shadowed(FuncGraph, "_create_op_internal", made), shadowed(control_flow_ops, "pfor", vectorised):
+    with contextlib.ExitStack() as shadows:
+        shadows.enter_context(shadowed(FuncGraph, "_create_op_internal", made))
+        shadows.enter_context(shadowed(control_flow_ops, "pfor", without))
+        shadows.enter_context(shadowed(FunctionCaptures, "capture_by_value", without))
         yield
+
+
+class _Apart(threading.local):
+    depth = 0  # how many times this thread asked that nothing be shared
+
+
+_apart = _Apart()
+
+
+@contextlib.contextmanager
+def nothing_shared() -> Iterator[None]:
+    """Every operation that is added inside is one of its own: for code of a user's, which may count on that."""
+    _apart.depth += 1
+    try:
+        yield
+    finally:
+        _apart.depth -= 1
 
 
 def _key(op_type: str, inputs, attrs, op_def) -> tuple | None:

@@ -11,7 +11,8 @@ reading methods of TensorFlow's variables       ``reads``: find weights that oth
 ``keras.random.SeedGenerator.next``             ``draws``: seeds from a secret; count what layers draw
 TensorFlow's stateless random operations        ``draws.following``: random numbers move with their rows
 ``scale_loss_for_distribution`` of Keras        ``losses``: losses are those of one device
-what adds an operation to a graph; ``pfor``     ``once``: the same is computed once
+what adds an operation to a graph, ``pfor``,     ``once``: the same is computed once
+what captures a tensor from outside a graph
 ``rematerialized_call`` of Keras, and what       ``remat``: nothing is run a second time for its gradient
 runs TensorFlow's custom gradients
 ==============================================  =====================================================
