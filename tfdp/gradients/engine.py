@@ -154,13 +154,8 @@ class Forward:
         self.batch = tf.shape(flat_tensors(x)[0])[0]
         self.scale = loss_scale(model)
         self.record, self._reads = Recording(), []
-        with (
-            no_state_assigned(model) as watched,
-            drawing_from(secret) as self.drawn,
-            noted_reads(model, self._note),
-            nothing_shared(),
-        ):
-            with recording(model, plan.rules(self.scale), tape.watch, self.drawn) as self.record:
+        with no_state_assigned(model) as watched, drawing_from(secret) as self.drawn, noted_reads(model, self._note):
+            with nothing_shared(), recording(model, plan.rules(self.scale), tape.watch, self.drawn) as self.record:
                 self.y_pred = model(x, training=True)
                 arguments = (x, y, self.y_pred, sample_weight)
                 calls = None if plan.alone else calls_of_the_loss(model, self.record, *arguments)
