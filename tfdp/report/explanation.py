@@ -132,12 +132,12 @@ def _squared_error(model: keras.Model, x: Any) -> Iterator[Any]:
 
 def _explained(model: keras.Model, plan: Plan, lots: PoissonBatches, size: int, made_up: bool) -> Explanation:
     record = map_tensors(tf.convert_to_tensor, lots.head(size))
-    gradients = []
+    costs = []
 
     @tf.function(input_signature=[lots.record_spec, tf.TensorSpec([2], tf.int64)], autograph=False)
     def private(record, secret):
         found = lot_gradients(model, plan, *(*record, None, None)[:3], secret=secret).gradients
-        gradients[:] = found.by_weight
+        costs[:] = [_relative_cost(gradient) for gradient in found.by_weight]
         norms = found.squared_norms()
         return found.weighted_sum(tf.math.rsqrt(tf.maximum(norms, 1.0)))
 
@@ -156,11 +156,11 @@ def _explained(model: keras.Model, plan: Plan, lots: PoissonBatches, size: int, 
     finally:
         for variable, value in state:
             variable.assign(value)
-    rows = [_row(model, plan, v, g) for v, g in zip(model.trainable_variables, gradients, strict=True)]
+    rows = [_row(model, plan, v, cost) for v, cost in zip(model.trainable_variables, costs, strict=True)]
     return Explanation(tuple(rows), *times, len(keras.tree.flatten(record)[0]), made_up)
 
 
-def _row(model: keras.Model, plan: Plan, variable: keras.Variable, gradient: Any) -> Row:
+def _row(model: keras.Model, plan: Plan, variable: keras.Variable, cost: float | None) -> Row:
     shape = tuple(variable.shape)
     if plan.whole:
         why = plan.reasons.get(None, "")
@@ -171,7 +171,7 @@ def _row(model: keras.Model, plan: Plan, variable: keras.Variable, gradient: Any
     reasons = [plan.reasons[id(layer)] for layer in (*owners, site.layer) if id(layer) in plan.reasons]
     rule = "the layer, run an example at a time" if again else _KEPT if site.family is None else site.way
     why = (reasons[0].rstrip(".") if reasons else "its layer has no rule") if again else ""
-    cost = None if again else _relative_cost(gradient)
+    cost = None if again else cost
     return Row(variable.path, shape, site.layer.name, rule, not again, cost, why, _ADVICE if again else "")
 
 
