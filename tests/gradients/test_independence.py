@@ -347,6 +347,7 @@ LAYERS_THAT_MIX += (WhereAllAreAlike, OnlyTheFirstOfEqualRows)
 
 @pytest.mark.parametrize("kind", LAYERS_THAT_MIX)
 def test_layers_that_mix_in_lots_of_some_kind_are_refused(kind):
+    keras.utils.set_random_seed(0)  # where mixing is faint, weights decide in which layer it is seen first
     with pytest.raises(ValueError, match=r"'leaky'.*mixes examples.*function of one example"):
         fit_classes(kind(name="leaky"))
 
