@@ -4,24 +4,14 @@ import keras
 from keras import layers, ops
 
 import tfdp
+from benchmarks import keras_io
 from benchmarks.real_models.catalogue import of_logits, real_model
 from benchmarks.real_models.records import images, normals, several, whole
 
 
 @real_model("Simple MNIST convnet", images(28, channels=1), whole(10), lot=64)
 def mnist_convnet():
-    return keras.Sequential(
-        [
-            layers.Input((28, 28, 1)),
-            layers.Conv2D(32, 3, activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Conv2D(64, 3, activation="relu"),
-            layers.MaxPooling2D(),
-            layers.Flatten(),
-            layers.Dropout(0.5),
-            layers.Dense(10),
-        ]
-    )
+    return keras_io.mnist_convnet()
 
 
 @real_model("Image classification from scratch (small Xception, augmentation)", images(48), whole(2), lot=16)

@@ -58,3 +58,9 @@ def test_lots_are_not_cut_where_their_examples_share_random_numbers(noise_shape,
         return
     with pytest.raises(tfdp.gradients.MixesExamples, match="max_physical_batch cuts"):
         model.fit(tiny.X, tiny.Y, batch_size=4, verbose=0)
+    optimizer.max_physical_batch = None
+    model.fit(tiny.X, tiny.Y, batch_size=4, verbose=0)
+    optimizer.max_physical_batch, before = 2, model.get_weights()
+    with pytest.raises(tfdp.gradients.MixesExamples, match="max_physical_batch cuts"):
+        model.fit(tiny.X, tiny.Y, batch_size=4, verbose=0)
+    assert all(np.array_equal(now, then) for now, then in zip(model.get_weights(), before, strict=True))

@@ -137,7 +137,7 @@ def test_a_declared_dataset_says_what_was_not_checked():
     text = " ".join(str(tfdp.privacy_statement(model)).split())
     assert "declared by the user: batches of 4 of 8 records" in text
     for sentence in declared.unchecked:
-        assert f"Declared by the user, unchecked: {sentence}" in text
+        assert f"Unchecked, on the user's word: {sentence}" in text
 
 
 def test_a_target_in_the_renyi_accountant_is_a_claim_that_outlives_changed_settings():

@@ -78,7 +78,7 @@ def test_a_reason_is_printed_once_and_referred_to():
 
 
 def test_what_the_user_declared_is_said_to_be_unchecked():
-    assert "Declared by the user, unchecked: It holds 60000 records." in flat(everything())
+    assert "Unchecked, on the user's word: It holds 60000 records." in flat(everything())
 
 
 def test_the_reason_of_a_line_that_is_not_private_is_printed():

@@ -118,9 +118,11 @@ class PrivateStep:
         """Steps may be taken from now on.
 
         Raises:
-            ValueError: other weights are trainable than those that the step was proven for, or the mechanism changed.
+            ValueError: other weights are trainable than those that the step was proven for, or the mechanism changed, or lots are
+                cut into parts since whose examples share random numbers.
         """
         self._check_trained()
+        self._check_parts()
         self.check_mechanism()
         self._open.assign(True)
 

@@ -48,7 +48,7 @@ def _released(facts: Facts) -> list[str]:
     lines = [_line(line, (line.event, line.sampling) in between) for line in facts.ledger if line.steps]
     unchecked = dict.fromkeys(sentence for record in facts.fits for sentence in record.unchecked)
     nothing = "Nothing." if facts.private_optimizer else "The weights as they are: nothing was noised."
-    return (lines or [nothing]) + [f"Declared by the user, unchecked: {sentence}" for sentence in unchecked]
+    return (lines or [nothing]) + [f"Unchecked, on the user's word: {sentence}" for sentence in unchecked]
 
 
 def _line(line: Line, between: bool) -> str:
