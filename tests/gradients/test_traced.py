@@ -218,5 +218,16 @@ def test_a_digest_is_that_of_what_a_graph_does():
     assert digest_of(tf.sin) != digest_of(tf.cos)
 
 
+def test_a_digest_says_which_results_are_given_back():
+    def digest_of(chosen):
+        def f(x):
+            both = tf.sin(x), tf.cos(x)
+            return both[chosen]
+
+        return digest(tf.function(f, autograph=False).get_concrete_function(NUMBER).graph)
+
+    assert digest_of(0) != digest_of(1)
+
+
 def test_the_labels_are_different_bits():
     assert SECRET & KEPT == 0

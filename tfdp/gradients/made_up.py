@@ -19,6 +19,7 @@ MARKS = (-100, -1, 255)  # what stands for "not counted" in many labels
 FLOAT_MARKS = (math.nan, 0.0, -1.0, -999.0)
 LARGE_LABEL, LARGE_WEIGHT = 1e6, 1e4
 MOST_VALUES = 12  # of the sample, and of what the model compares with, that are tried
+TRIED = 4  # examples by which a value is tried
 
 
 def made_up_records(record_spec: Any, sample: Any, loss_is_finite: Callable[[Any], bool]) -> "Records":
@@ -69,23 +70,27 @@ class Records:
         self._compared: list[float] = []  # what the model compares numbers with
         self._rng = np.random.default_rng(20190)
         self._values: dict[int, list[int]] = {}  # that integers may have, by the number of their leaf
+        self._alone: dict[int, set[int]] = {}  # of those values, the ones that may mean something
         self._tops: dict[int, int] = {}  # the ends of their ranges
         self.base = self._rows_of_sample(range(ROWS)) if real else self._drawn(ROWS)
 
-    def learn(self, runs: Callable[[Any], bool], ends: Iterable[int], compared: Iterable[float]) -> None:
+    def learn(self, runs: Callable[[Any], bool], ends: Iterable[int], compared: Iterable[float], most: int) -> None:
         """Find which integers the model takes: marks, what the model is ``compared`` with, values of the sample, and the ``ends``
         of its tables and classes. Draw the base anew of them, if it is made up.
 
-        A value is tried at every other place of some examples, the rest being ordinary.
+        A value is tried at every other place of some examples, the rest being ordinary. Values of the sample, which most models take,
+        are tried together, by at most so many examples at once.
         """
         self._compared = sorted(v for v in compared if not math.isnan(v))[:MOST_VALUES]
         near = {int(v) + step for v in self._compared if abs(v) < 2**31 for step in (-1, 0, 1)}
         for number, (_, spec) in enumerate(self._leaves()):
             if spec is not None and spec.dtype.is_integer:
                 limits = np.iinfo(spec.dtype.as_numpy_dtype)
-                candidates = {*MARKS, *ends, *near, *self._values_of_sample(number)}
-                found = [v for v in sorted(candidates) if limits.min <= v <= limits.max and runs(self._with(number, v))]
-                self._values[number] = found
+                sampled = set(self._values_of_sample(number))
+                others = [v for v in {*MARKS, *ends, *near} - sampled if limits.min <= v <= limits.max]
+                found = self._borne(number, sorted(sampled), runs, max(1, most // TRIED))
+                self._values[number] = sorted([*found, *(v for v in others if runs(self._with(number, [v])))])
+                self._alone[number] = {*others, found[0], found[-1]} if found else set(others)
         if self.real:
             return
         for no_ends in ((), MARKS):  # 255 may be the last of a range, or stand for itself
@@ -113,7 +118,7 @@ class Records:
         marked = self._changed(self._others(third), 1, lambda a: np.full_like(a, PADDING[1]))
         for number, found in self._values.items():
             if found:
-                marked = self._set(marked, number, found[0])
+                marked = self._set(marked, number, [found[0]])
         return _joined(_joined(_joined(self.base, self._others(rest - 2 * third)), large), marked)
 
     def companies(self, kept: int) -> Iterator[Company]:
@@ -149,8 +154,10 @@ class Records:
             for value in (0.0, LARGE_WEIGHT):
                 yield company("weights of all sizes", all_of(2, value), made_up)
         for number, found in self._values.items():
-            for value in found:
-                yield company("integers at the ends of their range", self._set(others, number, value), False)
+            alone = [[value] for value in found if value in self._alone[number]]
+            ordinary = [value for value in found if value not in self._alone[number]]
+            for values in (*alone, *(ordinary[start : start + rest] for start in range(0, len(ordinary), rest))):
+                yield company("integers of their range", self._set(others, number, values), False)
 
     def _others(self, rows: int) -> Any:
         return self._rows_of_sample(range(rows)) if self.real else self._drawn(rows)
@@ -199,17 +206,31 @@ class Records:
             values[:, 0] = 1  # 0 is padding to many models, and an example of padding alone may have no defined loss
         return values.astype(dtype)
 
-    def _with(self, number: int, value: int) -> Any:
-        """The base, with this value at every other place of a leaf in every other example."""
-        leaves = list(keras.tree.flatten(self.base))
-        flat = leaves[number].copy().reshape([ROWS, -1])
-        flat[1::2, ::2] = value
-        leaves[number] = flat.reshape(leaves[number].shape)
-        return keras.tree.pack_sequence_as(self.base, leaves)
+    def _borne(self, number: int, values: list[int], runs: Callable[[Any], bool], at_once: int) -> list[int]:
+        """Those of these values that the model takes: of many together, and of fewer where it does not run on them."""
+        if not values or (len(values) <= at_once and runs(self._with(number, values))):
+            return values
+        half = len(values) // 2
+        return (
+            [v for part in (values[:half], values[half:]) for v in self._borne(number, part, runs, at_once)]
+            if half
+            else []
+        )
 
-    def _set(self, others: Any, number: int, value: int) -> Any:
+    def _with(self, number: int, values: list[int]) -> Any:
+        """A few of the base's examples for each value, which stands at every other place of a leaf in every other one of them."""
+        lot = self.rows(list(range(TRIED)) * len(values))
+        leaves = list(keras.tree.flatten(lot))
+        flat = leaves[number].reshape([len(values), TRIED, -1])
+        flat[:, 1::2, ::2] = np.reshape(values, [-1, 1, 1])
+        return keras.tree.pack_sequence_as(lot, leaves)
+
+    def _set(self, others: Any, number: int, values: list[int]) -> Any:
+        """One value all through each of them."""
         leaves = list(keras.tree.flatten(others))
-        leaves[number] = np.full_like(leaves[number], value)
+        shape = leaves[number].shape
+        by_row = np.resize(values, shape[0]).reshape([-1, *[1] * (len(shape) - 1)])
+        leaves[number] = np.broadcast_to(by_row, shape).astype(leaves[number].dtype)
         return keras.tree.pack_sequence_as(others, leaves)
 
     def _changed(self, record: Any, part: int, change: Callable) -> Any:

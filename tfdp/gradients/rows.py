@@ -165,26 +165,44 @@ def by_row(tensor: tf.Tensor, batch: tf.Tensor, number: int) -> tf.Tensor:
     The ``number`` chooses the projections.
     """
     may_have_rows = bool(tensor.shape.rank and tensor.shape[0] is None)
-    return _by_row()(tf.cast(tensor, tf.float32), may_have_rows, batch, number * 7919)
+    has_columns = bool(tensor.shape.rank and tensor.shape.rank > 1)
+    flags = tf.constant(may_have_rows), tf.constant(has_columns)
+    return _by_row()(tf.cast(tensor, tf.float32), *flags, batch, tf.constant(number * 7919))
 
 
 @functools.cache
 def _by_row() -> Callable:
-    """One function for all tensors: they are many, and a graph that calls it has one operation for each."""
-    whole = tf.TensorSpec([], tf.int32)
+    """One function for all tensors: they are many, and a graph that calls it has one operation for each, also where it runs.
 
-    @tf.function(input_signature=[tf.TensorSpec(None), tf.TensorSpec([], tf.bool), whole, whole], autograph=False)
-    def seen(values, may_have_rows, batch, start):
+    A direction is the outer product of two random vectors: one of the last axis, one of all between it and the rows. No difference is
+    at right angles to all of them, and few numbers make a direction.
+    """
+    flag, whole = tf.TensorSpec([], tf.bool), tf.TensorSpec([], tf.int32)
+
+    apart = {"_noinline": True}
+
+    @tf.function(
+        input_signature=[tf.TensorSpec(None), flag, flag, whole, whole], autograph=False, experimental_attributes=apart
+    )
+    def seen(values, may_have_rows, has_columns, batch, start):
         first = tf.reduce_prod(tf.shape(values)[:1])
         rows = tf.where(may_have_rows & (first % batch == 0) & (first > 0), batch, 1)
-        flat = tf.reshape(values, tf.stack([rows, tf.size(values) // rows]))
-        width = tf.shape(flat)[1]
-        directions = tf.gather(_pool(), (start + tf.range(width)) % _POOL)
-        size = tf.sqrt(tf.reduce_mean(tf.square(flat), 1, keepdims=True))
-        projected = tf.matmul(flat, directions) / tf.sqrt(tf.cast(tf.maximum(width, 1), tf.float32))
+        columns = tf.where(has_columns, tf.reduce_prod(tf.shape(values)[-1:]), 1)
+        width = tf.size(values) // rows
+        between = width // tf.maximum(columns, 1)
+        size = tf.sqrt(tf.reduce_mean(tf.square(tf.reshape(values, tf.stack([rows, width]))), 1, keepdims=True))
+        lines = tf.matmul(tf.reshape(values, tf.stack([rows * between, columns])), _directions(start, columns))
+        lines = tf.reshape(lines, tf.stack([rows, between, PROJECTIONS]))
+        projected = tf.reduce_sum(lines * _directions(start + _POOL // 2, between), 1)
+        projected /= tf.sqrt(tf.cast(tf.maximum(width, 1), tf.float32))
         return tf.broadcast_to(tf.concat([size, projected], 1), tf.stack([batch, 1 + PROJECTIONS]))
 
-    return seen
+    return seen.get_concrete_function()
+
+
+def _directions(start: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
+    """``[count, projections]``"""
+    return tf.gather(_pool(), (start + tf.range(count)) % _POOL)
 
 
 @functools.cache

@@ -333,6 +333,7 @@ def digest(graph: tf.Graph) -> str:
                 said = [("", of_function(graph, operation.type))]
             place |= {tensor.ref(): (len(lines), number) for number, tensor in enumerate(operation.outputs)}
             lines.append(repr((operation.type, given, said)))
+        lines.append(repr([place.get(tensor.ref()) for tensor in getattr(graph, "outputs", ())]))
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     return of_graph(graph)

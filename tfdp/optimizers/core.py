@@ -85,6 +85,16 @@ class Core:
         """Equal for cores that do the same."""
         return digest(self._function.graph)
 
+    def is_same_as(self, other: "Core") -> bool:
+        """Whether both do the same with the very same variables and tensors from outside of the graph."""
+        own, others = (core._function.graph.captures for core in (self, other))
+        return (
+            len(own) == len(others)
+            and all(a is b for (a, _), (b, _) in zip(own, others, strict=True))
+            and self._draws == other._draws
+            and self.digest() == other.digest()
+        )
+
     @property
     def arguments_and_results(self) -> tuple[Any, Any, Any]:
         """Specs of a record, of which rows are there, and of all that comes after the sums."""

@@ -122,13 +122,13 @@ def _wrap_compile(original):
             bound.arguments["optimizer"] = optimizer
             bound.arguments["auto_scale_loss"] = False
         _check_owners(self)
-        running = training_of(self)
-        if running is not None and running.is_running:
+        before = training_of(self)
+        if before is not None and before.is_running:
             raise RuntimeError("compile can't be called while fit is running on this model: its limits are settled.")
         result = original(*bound.args, **bound.kwargs)
         _detach(self)
         if private:
-            self.__dict__[_ATTACHED] = training = PrivateTraining(self, optimizer)
+            self.__dict__[_ATTACHED] = training = PrivateTraining(self, optimizer, before)
             for name in _STEPS:
                 self.__dict__[name] = getattr(training, name)
             self.__dict__[_WITNESS] = Witness(optimizer.book)

@@ -19,6 +19,7 @@ from tfdp.optimizers import parts
 from tfdp.optimizers.core import Core
 from tfdp.optimizers.metric_errors import told_by_name
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
+from tfdp.optimizers.proven import Proven
 
 _ONE_AT_A_TIME = threading.RLock()  # two models may share layers, whose calls are recorded
 
@@ -42,10 +43,11 @@ class PrivateStep:
         record_spec: Any,
         expected_lot_size: float,
         prove: Callable[[], Plan],
+        known: Proven | None = None,
     ):
         self.model, self.optimizer = model, optimizer
         self.record_spec, self.expected_lot_size = record_spec, float(expected_lot_size)
-        self._prove = prove
+        self._prove, self._known = prove, known
         self.mechanism: GaussianMechanism | None = None
         self.jit_compile = bool(model.jit_compile) and not model.run_eagerly
         self.traced_beside: list[Callable[[], None]] = []  # what else is traced of a proven model, at once
@@ -62,16 +64,31 @@ class PrivateStep:
     def prove_and_trace(self) -> None:
         """Nothing of the user's runs in between, so that what is proven is what runs, whatever changes later."""
         with _ONE_AT_A_TIME:
-            self.plan = self._prove()
-            self._check_parts()
             self.trained = list(self.model.trainable_variables)
             self._traced = self.optimizer.mechanism.copy()
-            self.core = self._new_core(self._traced)
+            if not self._is_proven():
+                self.plan = self._prove()
+                self.core = self._new_core(self._traced)
+            self._check_parts()
             for trace in self.traced_beside:
                 trace()
         if self.model.run_eagerly:
             self._check_metrics()
         self._finished = tf.function(self._finish, autograph=False)  # used where nothing else is traced
+
+    def _is_proven(self) -> bool:
+        """Whether the core, traced by a plan that was proven, is the very one that it was proven for."""
+        known, self._known = self._known, None
+        if known is None or overrides_the_loss(
+            self.model
+        ):  # by the plan a loss of the user's own is more than its core
+            return False
+        self.plan = known.plan
+        try:
+            self.core = self._new_core(self._traced)
+        except Exception:  # what is wrong, the proof can say
+            return False
+        return self.core.is_same_as(known.core)
 
     @property
     def _cut(self) -> str | None:

@@ -26,6 +26,7 @@ from tfdp.optimizers.full_pass import FullPass, check_full_gradient
 from tfdp.optimizers.past import OpenLine
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.progress import told_if_long
+from tfdp.optimizers.proven import Proven, digest_of, given_to_proof, same
 from tfdp.optimizers.replicas import Replicas, replicas_of
 from tfdp.optimizers.replicated_step import ReplicatedStep
 from tfdp.optimizers.run import Opening, Run
@@ -34,11 +35,18 @@ from tfdp.optimizers.watchers import are_training_records, training_metrics_of, 
 
 
 class PrivateTraining:
-    """Binds a model and its private optimizer. Made by ``compile``, replaced by the next ``compile``."""
+    """Binds a model and its private optimizer. Made by ``compile``, replaced by the next ``compile``.
 
-    def __init__(self, model: keras.Model, optimizer: PrivateOptimizer):
+    Args:
+        model: the model.
+        optimizer: the one that it was compiled with.
+        before: what ``compile`` had made the last time. What it proved is not proven again where nothing changed.
+    """
+
+    def __init__(self, model: keras.Model, optimizer: PrivateOptimizer, before: "PrivateTraining | None" = None):
         self._model = weakref.ref(model)
         self.optimizer = optimizer
+        self._proven = None if before is None else before._proven
         self._step: PrivateStep | None = None
         self._about: list = []
         self._full_pass: FullPass | None = None
@@ -109,15 +117,18 @@ class PrivateTraining:
         if self._replicas is not None and not optimizer.generator.seeded:
             optimizer.generator.reseed()  # made in the scope of several workers it may be a copy of the chief's
         optimizer.generator.reseed_after_fork()
-        about = _about(model, lots)
-        if self._step is None or model.run_eagerly or not _same(self._about, about):
+        sample, rows = lots.head(8), math.ceil(min(lots.batch_size, optimizer.max_physical_batch or lots.batch_size))
+        given = given_to_proof(model, lots.record_spec, rows)
+        about = [lots.batch_size, *_losses_of(model), *given]
+        if self._step is None or model.run_eagerly or not same(self._about, about):
             # Whatever is traced anew is proved anew: an attribute of the model may have changed what its call does.
             kind = PrivateStep if self._replicas is None else ReplicatedStep
-            sample, rows = lots.head(8), min(lots.batch_size, optimizer.max_physical_batch or lots.batch_size)
-            prover = functools.partial(prove, model, lots.record_spec, sample, math.ceil(rows))
-            self._step, self._about = None, about
+            prover = functools.partial(prove, model, lots.record_spec, sample, rows)
+            known = self._proven if self._proven is not None and self._proven.covers(given, sample) else None
+            self._step, self._about, self._proven = None, about, None
             with told_if_long(model, arguments["verbose"]):
-                self._step = kind(model, optimizer, lots.record_spec, lots.batch_size, prover)
+                self._step = kind(model, optimizer, lots.record_spec, lots.batch_size, prover, known)
+            self._proven = Proven(given, digest_of(sample), self._step.plan, self._step.core)
             self._full_pass = None
             model.train_function = None
         arguments["callbacks"] = callbacks = _with_ours_first(arguments["callbacks"], self._opening())
@@ -265,22 +276,9 @@ class PrivateTraining:
         self.optimizer.build(model.trainable_variables)
 
 
-def _about(model: keras.Model, lots: PoissonBatches | DeclaredDataset) -> list:
-    """All that a traced step depends on, but for the mechanism (``PrivateStep.freeze``)."""
+def _losses_of(model: keras.Model) -> list:
     compiled = model._compile_loss
-    loss = keras.tree.flatten((compiled._user_loss, compiled._user_loss_weights)) if compiled else []
-    layers = all_layers(model)
-    settings = [str(lots.record_spec), lots.batch_size, bool(model.jit_compile)]
-    settings += [(layer.trainable, layer.compute_dtype) for layer in layers]
-    return [*settings, *layers, *model.variables, *loss]
-
-
-def _same(one: list, other: list) -> bool:
-    """Names and numbers are compared; layers, weights and loss objects must be the very same."""
-    plain = (str, int, float, tuple)
-    return len(one) == len(other) and all(
-        a is b or (isinstance(a, plain) and isinstance(b, plain) and a == b) for a, b in zip(one, other, strict=True)
-    )
+    return keras.tree.flatten((compiled._user_loss, compiled._user_loss_weights)) if compiled else []
 
 
 def _has_validation_records(arguments: dict) -> bool:
