@@ -16,7 +16,7 @@ dispatch or fold them). Where the example's own loss changes, or where nothing w
 import contextlib
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -176,12 +176,12 @@ class Independence:
         view.plan.shared_draws = view.draws_for_all
         for self.trial.round_number in range(1, OTHER_DRAWS + 1) if view.draws else ():
             drawn = _Base(self, view)  # MixUp spares an example now and then
-            self._orders(drawn)
+            self._orders(drawn, [self.trial.round_number])
             self._companies(drawn, unusual=False, most=2)
         self.trial.round_number = 0
         with self.trial.state.other_weights():  # what a weight that is 0 at the start hides shows at another value
             moved = _Base(self, view)
-            self._orders(moved)
+            self._orders(moved, [OTHER_DRAWS + 1])
             self._companies(moved, unusual=False, most=5)
             self._scales(moved)
         for value in SWITCHES if self.trial.state.has_switches else ():
@@ -195,8 +195,8 @@ class Independence:
             self._orders(base)
             self._companies(base, unusual=False, most=5)
 
-    def _orders(self, base: "_Base") -> None:
-        for seed in (1, 2):
+    def _orders(self, base: "_Base", seeds: Sequence[int] = (1, 2)) -> None:
+        for seed in seeds:
             order = np.random.default_rng(seed).permutation(ROWS)
             base.compare(in_order(self.trial.records.base, order), order=order)
 
@@ -208,9 +208,11 @@ class Independence:
         self._all_alike(base, ROWS)
 
     def _companies(self, base: "_Base", unusual: bool, most: int | None = None) -> None:
-        for company in list(self.trial.records.companies(KEPT))[:most]:
-            if company.ordinary or unusual:
-                base.compare(company.lot, np.arange(KEPT), company.name, must_run=company.ordinary)
+        waiting = [c for c in list(self.trial.records.companies(KEPT))[:most] if c.ordinary or unusual]
+        while waiting:
+            company = waiting.pop(0)
+            if base.compare(company.lot, np.arange(KEPT), company.name, must_run=company.ordinary) is None:
+                waiting = [*company.instead, *waiting]
 
     def _scales(self, base: "_Base") -> None:
         for scale in SCALES:

@@ -1,6 +1,7 @@
 """Made-up examples of a data set's shape, for the self-proof: ordinary ones, and company that brings out what mixes them."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -19,7 +20,7 @@ MARKS = (-100, -1, 255)  # what stands for "not counted" in many labels
 FLOAT_MARKS = (math.nan, 0.0, -1.0, -999.0)
 LARGE_LABEL, LARGE_WEIGHT = 1e6, 1e4
 MOST_VALUES = 12  # of the sample, and of what the model compares with, that are tried
-TRIED = 4  # examples by which a value is tried
+TRIED = 2  # examples by which a value is tried
 
 
 def made_up_records(record_spec: Any, sample: Any, loss_is_finite: Callable[[Any], bool]) -> "Records":
@@ -54,12 +55,13 @@ class Company:
     """A lot in which the first examples are the base's and the others are like this.
 
     ``ordinary`` company any model must bear; a model that can't be run in the company of infinite numbers or of marks that
-    it does not know is not wrong.
+    it does not know is not wrong. Where it can't be run in this one, it is in each ``instead``.
     """
 
     name: str
     lot: Any
     ordinary: bool = True
+    instead: tuple["Company", ...] = ()
 
 
 class Records:
@@ -78,19 +80,22 @@ class Records:
         """Find which integers the model takes: marks, what the model is ``compared`` with, values of the sample, and the ``ends``
         of its tables and classes. Draw the base anew of them, if it is made up.
 
-        A value is tried at every other place of some examples, the rest being ordinary. Values of the sample, which most models take,
-        are tried together, by at most so many examples at once.
+        A value is tried at every other place of an example, beside an ordinary one: negative ones each by itself, then the others from
+        the largest on. Below one that runs all are tried together, by at most so many examples at once.
         """
         self._compared = sorted(v for v in compared if not math.isnan(v))[:MOST_VALUES]
         near = {int(v) + step for v in self._compared if abs(v) < 2**31 for step in (-1, 0, 1)}
         for number, (_, spec) in enumerate(self._leaves()):
             if spec is not None and spec.dtype.is_integer:
                 limits = np.iinfo(spec.dtype.as_numpy_dtype)
-                sampled = set(self._values_of_sample(number))
-                others = [v for v in {*MARKS, *ends, *near} - sampled if limits.min <= v <= limits.max]
-                found = self._borne(number, sorted(sampled), runs, max(1, most // TRIED))
-                self._values[number] = sorted([*found, *(v for v in others if runs(self._with(number, [v])))])
-                self._alone[number] = {*others, found[0], found[-1]} if found else set(others)
+                candidates = {*MARKS, *ends, *near, *self._values_of_sample(number)}
+                left = sorted(v for v in candidates if limits.min <= v <= limits.max)
+                negative = [v for v in left if v < 0 and runs(self._with(number, [v]))]
+                left = [v for v in left if v >= 0]
+                while left and not runs(self._with(number, left[-1:])):
+                    left.pop()
+                found = [*negative, *self._borne(number, left, runs, max(1, most // TRIED))]
+                self._values[number], self._alone[number] = found, {*found[:1], *found[-1:], *MARKS, *near}
         if self.real:
             return
         for no_ends in ((), MARKS):  # 255 may be the last of a range, or stand for itself
@@ -153,11 +158,19 @@ class Records:
         if self._has_floats(2):
             for value in (0.0, LARGE_WEIGHT):
                 yield company("weights of all sizes", all_of(2, value), made_up)
-        for number, found in self._values.items():
-            alone = [[value] for value in found if value in self._alone[number]]
-            ordinary = [value for value in found if value not in self._alone[number]]
-            for values in (*alone, *(ordinary[start : start + rest] for start in range(0, len(ordinary), rest))):
-                yield company("integers of their range", self._set(others, number, values), False)
+        for values in itertools.zip_longest(*(self._groups(number, rest) for number in self._values)):
+            sets = [(number, group) for number, group in zip(self._values, values, strict=True) if group]
+            each = tuple(company("integers of their range", self._set(others, *one), False) for one in sets)
+            together = others
+            for number, group in sets:
+                together = self._set(together, number, group)
+            yield Company(each[0].name, _joined(self.rows(range(kept)), together), False, each if len(sets) > 1 else ())
+
+    def _groups(self, number: int, rows: int) -> list[list[int]]:
+        """The values of a leaf: those that may mean something each by itself, the others several in a lot."""
+        ordinary = [value for value in self._values[number] if value not in self._alone[number]]
+        groups = [ordinary[start : start + rows] for start in range(0, len(ordinary), rows)]
+        return [[value] for value in self._values[number] if value in self._alone[number]] + groups
 
     def _others(self, rows: int) -> Any:
         return self._rows_of_sample(range(rows)) if self.real else self._drawn(rows)
@@ -218,11 +231,11 @@ class Records:
         )
 
     def _with(self, number: int, values: list[int]) -> Any:
-        """A few of the base's examples for each value, which stands at every other place of a leaf in every other one of them."""
+        """Two of the base's examples for each value, which stands at every other place of a leaf in the second one."""
         lot = self.rows(list(range(TRIED)) * len(values))
         leaves = list(keras.tree.flatten(lot))
         flat = leaves[number].reshape([len(values), TRIED, -1])
-        flat[:, 1::2, ::2] = np.reshape(values, [-1, 1, 1])
+        flat[:, 1, ::2] = np.reshape(values, [-1, 1])
         return keras.tree.pack_sequence_as(lot, leaves)
 
     def _set(self, others: Any, number: int, values: list[int]) -> Any:
