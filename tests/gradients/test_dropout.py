@@ -34,10 +34,6 @@ MODELS = {
         layers.Flatten(),
         layers.Dense(8, "tanh"),
     ],
-    "inputs and states of recurrent layers": lambda: [
-        layers.Bidirectional(layers.LSTM(4, dropout=0.4, return_sequences=True)),
-        layers.RNN([layers.GRUCell(6, dropout=0.3, recurrent_dropout=0.5), layers.SimpleRNNCell(4, dropout=0.2)]),
-    ],
     "before a convolution": lambda: [layers.Dropout(0.3), layers.Conv1D(4, 2), layers.Flatten()],
 }
 

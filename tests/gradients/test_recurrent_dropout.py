@@ -13,7 +13,6 @@ from tfdp.gradients.engine import lot_gradients
 from tfdp.gradients.plan import first_plan
 
 SIZE, STEPS, WIDTH = 3, 4, 5
-SECRET = np.array([2**40 + 3, 2**50 + 7])
 INPUTS = {"dropout": 0.4}
 BOTH = {"dropout": 0.4, "recurrent_dropout": 0.5}
 
@@ -38,6 +37,7 @@ def build(layer: Callable[[], keras.Layer]) -> keras.Model:
     inner = [layers.Masking(), layers.Dense(WIDTH), layer(), layers.Flatten(), layers.Dense(2)]
     model = keras.Sequential([layers.Input((STEPS, WIDTH)), *inner])
     model.compile(loss="mse")
+    model.compute_loss(y=np.zeros([1, 2]), y_pred=model(np.zeros([1, STEPS, WIDTH])))  # which builds it
     return model
 
 
@@ -50,12 +50,10 @@ def draws(monkeypatch):
     return lambda function: standing.update({"in": lambda *a, **k: function(original, *a, **k)})
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_an_examples_gradient_is_that_of_its_own_loss_under_the_masks_of_the_pass(name: str, draws):
-    model, random = build(LAYERS[name]), np.random.default_rng(1)
-    x, y = random.normal(size=(SIZE, STEPS, WIDTH)).astype("f4"), random.normal(size=(SIZE, 2)).astype("f4")
-    x[1, 2:], x[2, :2] = 0.0, 0.0  # steps that are passed over
-    model.compute_loss(y=y, y_pred=model(x))  # which builds the loss
+def one_pass(
+    model: keras.Model, x: np.ndarray, y: np.ndarray, draws: Callable, secret: tf.Tensor | None = None
+) -> tuple:
+    """Each example's gradient, its squared norm, and the masks of the pass in the order in which they were drawn."""
     plan, drawn = first_plan(model), []
     assert not [site for site in plan.sites.values() if site.family is None]
 
@@ -66,18 +64,43 @@ def test_an_examples_gradient_is_that_of_its_own_loss_under_the_masks_of_the_pas
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None, *a.shape[1:]]) for a in (x, y)])
     def of_the_lot(x, y):
         del drawn[:]
-        gradients = lot_gradients(model, plan, x, y, secret=tf.constant(SECRET)).gradients
+        gradients = lot_gradients(model, plan, x, y, secret=secret).gradients
         return gradients.materialise(), gradients.squared_norms(), list(drawn)
 
     draws(noted)
     found, squared_norms, masks = of_the_lot(x, y)
-    found = np.concatenate([np.reshape(g, [SIZE, -1]) for g in found], 1)
+    return np.concatenate([np.reshape(g, [SIZE, -1]) for g in found], 1), squared_norms, masks
+
+
+def records() -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(1)
+    x, y = random.normal(size=(SIZE, STEPS, WIDTH)).astype("f4"), random.normal(size=(SIZE, 2)).astype("f4")
+    x[1, 2:], x[2, :2] = 0.0, 0.0  # steps that are passed over
+    return x, y
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_an_examples_gradient_is_that_of_its_own_loss_under_the_masks_of_the_pass(name: str, draws):
+    model, (x, y) = build(LAYERS[name]), records()
+    found, squared_norms, masks = one_pass(model, x, y, draws, tf.constant([2**40 + 3, 2**50 + 7], tf.int64))
     assert any(0 < np.count_nonzero(mask) < np.size(mask) for mask in masks)
     for example in range(SIZE):
-        replayed = iter(masks)
-        draws(lambda original, *a, example=example, replayed=replayed, **k: next(replayed)[example : example + 1])
-        expected = brute_force(model, x[example : example + 1], y[example : example + 1])
+        replayed, only = iter(masks), slice(example, example + 1)
+        draws(lambda original, *args, replayed=replayed, only=only, **kwargs: next(replayed)[only])
+        expected = brute_force(model, x[only], y[only])
         assert not list(replayed)
-        scale = np.linalg.norm(expected.gradients)
-        assert np.linalg.norm(found[example] - expected.gradients[0]) <= 1e-5 * scale
-        np.testing.assert_allclose(squared_norms[example], scale**2, rtol=1e-2)
+        assert np.linalg.norm(found[example] - expected.gradients[0]) <= 1e-5 * expected.norms[0]
+        np.testing.assert_allclose(squared_norms[example], expected.norms[0] ** 2, rtol=1e-2)
+
+
+def test_without_a_secret_masks_are_those_that_keras_draws_from_the_same_seeds(draws):
+    cells = [layers.GRUCell(6, **BOTH), layers.SimpleRNNCell(5, **BOTH), layers.LSTMCell(4, **INPUTS)]
+    model, (x, y), expected = build(lambda: layers.RNN(cells)), records(), []
+    states = [cell.seed_generator.state for cell in cells]
+    seeds = [state.numpy() for state in states]
+    draws(lambda original, *args, **kwargs: expected.append(original(*args, **kwargs)) or expected[-1])
+    model(x, training=True)
+    for state, seed in zip(states, seeds, strict=True):
+        state.assign(seed)
+    for mask, own in zip(one_pass(model, x, y, draws)[2], expected, strict=True):
+        np.testing.assert_array_equal(mask, own)

@@ -80,7 +80,9 @@ def _drawn_masks(cell, x: tf.Tensor, start, training: bool) -> tuple[list[tf.Ten
     return tuple(keras.tree.flatten(masks) if training and masks is not None else [] for masks in drawn)
 
 
-def _over_time(layer, call: Callable, cell, masks, projected, start, seen, training) -> tuple[tf.Tensor, list[tf.Tensor]]:
+def _over_time(
+    layer, call: Callable, cell, masks, projected, start, seen, training
+) -> tuple[tf.Tensor, list[tf.Tensor]]:
     """The state after each step, and the last ones, as the layer's loop makes them around one of its cells."""
     step = WRITTEN_OUT[type(cell)].step
 
