@@ -37,7 +37,7 @@ def product(values: tf.Tensor, kernel, masks: Sequence[tf.Tensor]) -> tf.Tensor:
     return ops.concatenate(products, axis=-1) if len(products) > 1 else products[0]
 
 
-def _over_time(masks: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def at_all_steps(masks: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     return [mask[:, None] for mask in masks]
 
 
@@ -68,8 +68,8 @@ def _simple(cell, projected, states, masks):
 def _of_sums(cell, x, x_masks, before, masks, _, d):
     """Where a pre-activation is ``x W + h U + b``."""
     gradients = [
-        (cell.kernel, _outer_sum(masked(x, _over_time(x_masks)), d, cell.kernel)),
-        (cell.recurrent_kernel, _outer_sum(masked(before, _over_time(masks)), d, cell.recurrent_kernel)),
+        (cell.kernel, _outer_sum(masked(x, at_all_steps(x_masks)), d, cell.kernel)),
+        (cell.recurrent_kernel, _outer_sum(masked(before, at_all_steps(masks)), d, cell.recurrent_kernel)),
     ]
     if cell.use_bias:
         gradients.append((cell.bias, Materialised(tf.reduce_sum(d, 1), cell.bias.shape)))
@@ -99,7 +99,7 @@ def _of_gru(cell, x, x_masks, before, masks, projected, d):
     """The candidate sees the state through the reset gate ``r``: ``r * (h U + b)`` or, with ``reset_after=False``,
     ``(r * h) U``. The gate is computed again for all steps at once."""
     gate = slice(cell.units, 2 * cell.units)
-    masks = _over_time(masks)
+    masks = at_all_steps(masks)
     z = projected[..., gate] + product(before, tf.cast(cell.recurrent_kernel, tf.float32)[:, gate], masks[1:2])
     if cell.use_bias:
         bias = tf.reshape(tf.cast(cell.bias, tf.float32), [-1, 3 * cell.units])
@@ -112,7 +112,7 @@ def _of_gru(cell, x, x_masks, before, masks, projected, d):
         *seen, last = seen if masks else [before] * 3
         seen.append(reset * last)
     gradients = [
-        (cell.kernel, _outer_sum(masked(x, _over_time(x_masks)), d, cell.kernel)),
+        (cell.kernel, _outer_sum(masked(x, at_all_steps(x_masks)), d, cell.kernel)),
         (cell.recurrent_kernel, _outer_sum(seen, inner, cell.recurrent_kernel)),
     ]
     if cell.use_bias:

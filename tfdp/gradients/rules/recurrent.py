@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from tfdp.gradients.layer_tree import instance_attribute
-from tfdp.gradients.rules.cells import WRITTEN_OUT, product
+from tfdp.gradients.rules.cells import WRITTEN_OUT, at_all_steps, product
 from tfdp.gradients.rules.registry import Tapped, rule
 
 layers = keras.layers
@@ -51,7 +51,7 @@ def at_gates(layer, call, watch, args, kwargs) -> Tapped:
     taps, kept, last_states, hidden = [], [], [], x
     for cell, start in zip(cells, starts, strict=True):
         masks = _drawn_masks(cell, hidden, start, training)
-        projected = product(hidden, tf.cast(cell.kernel, hidden.dtype), [mask[:, None] for mask in masks[0]])
+        projected = product(hidden, tf.cast(cell.kernel, hidden.dtype), at_all_steps(masks[0]))
         watch(projected)
         taps.append(projected)
         inputs = hidden
