@@ -3,105 +3,111 @@
 With ``z_t = x_t W + h_{t-1} U + b`` and ``d_t`` the gradient at ``z_t``, the gradients are ``sum_t x_t (x) d_t``,
 ``sum_t h_{t-1} (x) d_t`` and ``sum_t d_t``. The ``z_t`` live inside a loop, so ``d_t`` is taken from outside it: ``x_t W`` is
 computed for all steps at once, and the layer's own loop runs on it, with a cell that adds what is left of ``z_t``. The
-gradient at ``x_t W`` is the one at ``z_t``. A layer's own class and ``RNN`` around its cell are the same. Cells are written out here as Keras 3 defines them; the self-proof compares.
+gradient at ``x_t W`` is the one at ``z_t``.
+
+Dropout multiplies ``x_t`` and ``h_{t-1}`` by masks that are drawn once for all steps. They are drawn here, before the loop, and kept: the
+gradients are those of the masked inputs and states. Stacked cells run one after the other, each over the whole sequence. A layer's own
+class and ``RNN`` around its cell are the same. Cells are written out in ``rules/cells.py``; the self-proof compares.
 """
 
 import contextlib
+from collections.abc import Callable
 
 import keras
 import tensorflow as tf
 
-from tfdp.gradients.factored import Materialised, OuterSum
 from tfdp.gradients.layer_tree import instance_attribute
-from tfdp.gradients.rules.dense import places
+from tfdp.gradients.rules.cells import WRITTEN_OUT, at_all_steps, product
 from tfdp.gradients.rules.registry import Tapped, rule
 
 layers = keras.layers
-ops = keras.ops
 
 
-def _lstm(cell, projected, states):
-    h, carry = states
-    z = projected + ops.matmul(h, cell.recurrent_kernel)
-    i, f, c, o = ops.split(z + cell.bias if cell.use_bias else z, 4, axis=-1)
-    carry = cell.recurrent_activation(f) * carry + cell.recurrent_activation(i) * cell.activation(c)
-    h = cell.recurrent_activation(o) * cell.activation(carry)
-    return h, [h, carry]
+def _cells(layer: layers.RNN) -> list[keras.Layer]:
+    return list(layer.cell.cells) if type(layer.cell) is layers.StackedRNNCells else [layer.cell]
 
 
-def _simple(cell, projected, states):
-    z = projected + ops.matmul(states[0], cell.recurrent_kernel)
-    h = cell.activation(z + cell.bias if cell.use_bias else z)
-    return h, [h]
-
-
-def _gru(cell, projected, states):
-    (h,), units = states, cell.units
-    bias, recurrent_bias = 0.0, 0.0
-    if cell.use_bias:
-        bias, recurrent_bias = (cell.bias[0], cell.bias[1]) if cell.reset_after else (cell.bias, 0.0)
-    x_z, x_r, x_h = ops.split(projected + bias, 3, axis=-1)
-    seen = cell.recurrent_kernel if cell.reset_after else cell.recurrent_kernel[:, : 2 * units]
-    inner = ops.matmul(h, seen) + recurrent_bias
-    update = cell.recurrent_activation(x_z + inner[:, :units])
-    reset = cell.recurrent_activation(x_r + inner[:, units : 2 * units])
-    if cell.reset_after:
-        candidate = reset * inner[:, 2 * units :]
-    else:
-        candidate = ops.matmul(reset * h, cell.recurrent_kernel[:, 2 * units :])
-    h = update * h + (1 - update) * cell.activation(x_h + candidate)
-    return h, [h]
-
-
-_STEPS = {layers.LSTMCell: _lstm, layers.SimpleRNNCell: _simple, layers.GRUCell: _gru}
-
-
-def _runs(*cells: type):
-    """Whether a layer runs a cell of these classes in the way that is written out here: without masks that are drawn for it, and without
-    a state kept between lots, which would mix them."""
-
-    def applies(layer: keras.layers.RNN) -> bool:
-        cell = layer.cell
-        return type(cell) in cells and not (layer.stateful or cell.dropout or cell.recurrent_dropout)
-
-    return applies
+def _is_written_out(layer: layers.RNN) -> bool:
+    """Whether it runs its cells in the way that is written out here: not with a state that is kept between lots, which would mix
+    them, nor with masks that Keras draws and leaves unused, or that leave nothing."""
+    cells = _cells(layer)
+    if layer.stateful or any(type(cell) not in WRITTEN_OUT for cell in cells):
+        return False
+    if len(cells) > 1 and any(cell.compute_dtype != layer.compute_dtype for cell in cells):
+        return False
+    used = all(not cell.recurrent_dropout or getattr(cell, "implementation", 1) == 1 for cell in cells)
+    return used and all(cell.dropout < 1 and cell.recurrent_dropout < 1 for cell in cells)
 
 
 def at_gates(layer, call, watch, args, kwargs) -> Tapped:
-    """Taps ``x_t W``; keeps ``h_{t-1}`` of every step, in the order of processing."""
-    cell, step = layer.cell, _STEPS[type(layer.cell)]
+    """Taps ``x_t W`` of each cell; keeps what its weights were multiplied by, all steps in the order of processing."""
     arguments = dict(zip(("sequences", "initial_state", "mask", "training"), args, strict=False)) | kwargs
-    x = arguments.pop("sequences")
-    kernel = tf.cast(cell.kernel, x.dtype)
-    projected = tf.matmul(x, kernel)
-    watch(projected)
+    x, given, training = arguments["sequences"], arguments.get("initial_state"), bool(arguments.get("training"))
+    seen = _seen_steps(arguments.get("mask"))
+    if layer.go_backwards:
+        x, seen = x[:, ::-1], None if seen is None else seen[:, ::-1]
+    cells, stacked = _cells(layer), type(layer.cell) is layers.StackedRNNCells
+    starts = ([None] * len(cells) if given is None else given) if stacked else [given]
+    taps, kept, last_states, hidden = [], [], [], x
+    for cell, start in zip(cells, starts, strict=True):
+        masks = _drawn_masks(cell, hidden, start, training)
+        projected = product(hidden, tf.cast(cell.kernel, hidden.dtype), at_all_steps(masks[0]))
+        watch(projected)
+        taps.append(projected)
+        inputs = hidden
+        hidden, states = _over_time(layer, call, cell, masks[1], projected, start, seen, training)
+        kept.append((inputs, masks[0], _before(hidden, start, seen), masks[1], projected))
+        last_states.append(states)
+    if layer.zero_output_for_mask and seen is not None:
+        hidden = tf.where(seen, hidden, tf.zeros_like(hidden))
+    output = hidden if layer.return_sequences else hidden[:, -1]
+    if not layer.return_state:
+        return Tapped(output, taps, kept)
+    states = last_states[0]
+    if stacked:
+        structure = layer.get_initial_state(tf.shape(x)[0]) if given is None else given
+        states = keras.tree.pack_sequence_as(structure, keras.tree.flatten(last_states))
+    return Tapped((output, *states), taps, kept)
+
+
+def _drawn_masks(cell, x: tf.Tensor, start, training: bool) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+    """What inputs and states are multiplied by at every step, drawn as Keras draws it: no mask, one, or one for each gate."""
+    states = cell.get_initial_state(batch_size=tf.shape(x)[0]) if start is None else start
+    state = tf.cast(keras.tree.flatten(states)[0], cell.compute_dtype)
+    drawn = cell.get_dropout_mask(x[:, 0]), cell.get_recurrent_dropout_mask(state)
+    cell.reset_dropout_mask()
+    cell.reset_recurrent_dropout_mask()
+    return tuple(keras.tree.flatten(masks) if training and masks is not None else [] for masks in drawn)
+
+
+def _over_time(
+    layer, call: Callable, cell, masks, projected, start, seen, training
+) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """The state after each step, and the last ones, as the layer's loop makes them around one of its cells."""
+    step = WRITTEN_OUT[type(cell)].step
 
     def on_projected(inputs, states, training=False):
-        return step(cell, inputs, states if isinstance(states, tuple | list) else [states])
+        return step(cell, inputs, states if isinstance(states, tuple | list) else [states], masks)
 
+    without_masks = {"call": on_projected, "dropout": 0.0, "recurrent_dropout": 0.0}
+    all_states = {"cell": cell, "return_sequences": True, "return_state": True, "zero_output_for_mask": False}
+    in_order = {"go_backwards": False, "use_cudnn": False}
     with contextlib.ExitStack() as shadows:
-        shadows.enter_context(instance_attribute(cell, "call", on_projected))
-        shadows.enter_context(instance_attribute(layer, "return_sequences", True))
-        shadows.enter_context(instance_attribute(layer, "zero_output_for_mask", False))  # what is put out is the state
-        output = call(projected, **arguments)
-    hidden, *states = output if isinstance(output, tuple | list) else [output]
-    seen = _seen_steps(layer, arguments.get("mask"))
-    before = _before(hidden, arguments.get("initial_state"), seen)
-    put_out = hidden
-    if layer.zero_output_for_mask and seen is not None:
-        put_out = tf.where(seen, hidden, tf.zeros_like(hidden))
-    first = put_out if layer.return_sequences else put_out[:, -1]
-    return Tapped((first, *states) if states else first, [projected], (x, before))
+        for name, value in without_masks.items():
+            shadows.enter_context(instance_attribute(cell, name, value))
+        for name, value in (all_states | in_order).items():
+            shadows.enter_context(instance_attribute(layer, name, value))
+        hidden, *states = call(projected, initial_state=start, mask=seen, training=training)
+    return hidden, states
 
 
-def _seen_steps(layer, mask) -> tf.Tensor | None:
-    """``[B, T, 1]`` in the order of processing: which steps the layer does not pass over; None if it passes over none."""
+def _seen_steps(mask) -> tf.Tensor | None:
+    """``[B, T, 1]``: which steps the layer does not pass over; None if it passes over none."""
     mask = mask[0] if isinstance(mask, tuple | list) else mask
     if mask is None:
         return None
     mask = tf.cast(mask, tf.bool)
-    mask = mask if len(mask.shape) == 3 else mask[..., None]
-    return mask[:, ::-1] if layer.go_backwards else mask
+    return mask if len(mask.shape) == 3 else mask[..., None]
 
 
 def _before(hidden: tf.Tensor, initial_state, seen: tf.Tensor | None) -> tf.Tensor:
@@ -120,59 +126,11 @@ def _before(hidden: tf.Tensor, initial_state, seen: tf.Tensor | None) -> tf.Tens
     return tf.where(begun, before, start)
 
 
-def _seen(call, d):
-    """Inputs, states before and gradients at the gates, all in the order of processing, in float32."""
-    x, before = call.kept
-    if call.layer.go_backwards:
-        x, d = x[:, ::-1], d[:, ::-1]
-    return (tf.cast(t, tf.float32) for t in (x, before, d))
-
-
-@rule(*(layers.LSTM, layers.SimpleRNN, layers.RNN), tap=at_gates, applies=_runs(layers.LSTMCell, layers.SimpleRNNCell))
+@rule(layers.LSTM, layers.GRU, layers.SimpleRNN, layers.RNN, tap=at_gates, applies=_is_written_out)
 def recurrent(call, d):
-    cell = call.layer.cell
-    x, before, d = _seen(call, d[0])
-    gradients = [
-        (cell.kernel, OuterSum(places(x), places(d), cell.kernel.shape)),
-        (cell.recurrent_kernel, OuterSum(places(before), places(d), cell.recurrent_kernel.shape)),
-    ]
-    if cell.use_bias:
-        gradients.append((cell.bias, Materialised(tf.reduce_sum(d, 1), cell.bias.shape)))
-    return gradients
-
-
-@rule(layers.GRU, layers.RNN, tap=at_gates, applies=_runs(layers.GRUCell))
-def gated_recurrent_unit(call, d):
-    """The candidate sees the state through the reset gate ``r``: ``r * (h U + b)`` or, with ``reset_after=False``,
-    ``(r * h) U``. The gate is computed again for all steps at once."""
-    cell = call.layer.cell
-    x, before, d = _seen(call, d[0])
-    reset = slice(cell.units, 2 * cell.units)
-    kernel, recurrent = (tf.cast(w, tf.float32) for w in (cell.kernel, cell.recurrent_kernel))
-    gate = tf.matmul(x, kernel[:, reset]) + tf.matmul(before, recurrent[:, reset])
-    if cell.use_bias:
-        bias = tf.reshape(tf.cast(cell.bias, tf.float32), [-1, 3 * cell.units])
-        gate += tf.reduce_sum(bias, 0)[reset]
-    gate = cell.recurrent_activation(gate)
-    gates, candidate = d[..., : 2 * cell.units], d[..., 2 * cell.units :]
-    if cell.reset_after:
-        inner = tf.concat([gates, candidate * gate], 2)
-        recurrent_gradient = OuterSum(places(before), places(inner), cell.recurrent_kernel.shape)
-    else:  # two products in one: the gates see h, the candidate sees r * h
-        a = tf.concat([before, gate * before], 1)
-        c = tf.concat(
-            [
-                tf.pad(gates, [[0, 0], [0, 0], [0, cell.units]]),
-                tf.pad(candidate, [[0, 0], [0, 0], [2 * cell.units, 0]]),
-            ],
-            1,
-        )
-        recurrent_gradient = OuterSum(places(a), places(c), cell.recurrent_kernel.shape)
-    gradients = [
-        (cell.kernel, OuterSum(places(x), places(d), kernel.shape)),
-        (cell.recurrent_kernel, recurrent_gradient),
-    ]
-    if cell.use_bias:
-        sums = [tf.reduce_sum(d, 1)] + ([tf.reduce_sum(inner, 1)] if cell.reset_after else [])
-        gradients.append((cell.bias, Materialised(tf.stack(sums, 1), cell.bias.shape)))
+    gradients = []
+    for cell, kept, at_gates_of_cell in zip(_cells(call.layer), call.kept, d, strict=True):
+        if at_gates_of_cell is not None:
+            *kept, last = keras.tree.map_structure(lambda t: tf.cast(t, tf.float32), (*kept, at_gates_of_cell))
+            gradients += WRITTEN_OUT[type(cell)].gradients(cell, *kept, last)
     return gradients
