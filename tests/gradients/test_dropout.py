@@ -34,6 +34,7 @@ MODELS = {
         layers.Flatten(),
         layers.Dense(8, "tanh"),
     ],
+    "recurrence": lambda: [layers.LSTM(4, dropout=0.4, recurrent_dropout=0.3)],
     "before a convolution": lambda: [layers.Dropout(0.3), layers.Conv1D(4, 2), layers.Flatten()],
 }
 

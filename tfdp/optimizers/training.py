@@ -15,6 +15,7 @@ import tensorflow as tf
 from tfdp.accounting import Event, NotPrivateEvent
 from tfdp.data import DeclaredDataset, PoissonBatches
 from tfdp.gradients import prove
+from tfdp.gradients.draws import drawing_from
 from tfdp.gradients.fixed_batch import told_if_fixed
 from tfdp.gradients.layer_tree import all_layers, instance_attribute, map_tensors
 from tfdp.gradients.losses import loss_of_records
@@ -265,7 +266,8 @@ class PrivateTraining:
         x, y, sample_weight = (*record, None, None)[:3]
         compiled = [part for part in (model._compile_loss, model._compile_metrics) if part is not None]
         if not all(layer.built for layer in all_layers(model)) or not all(part.built for part in compiled):
-            with no_state_assigned(model), told_if_fixed(model):
+            # Keras's recurrent layers draw masks here, too: their seeds stay where they are.
+            with no_state_assigned(model), told_if_fixed(model), drawing_from(tf.zeros([2], tf.int64)):
                 y_pred = model(x, training=False)
                 loss_of_records(model, x, y, y_pred, sample_weight)
                 model.compute_metrics(x, y, y_pred, sample_weight)
