@@ -97,6 +97,19 @@ def test_a_weight_is_followed_to_where_it_meets_the_examples(name):
     assert_exact(CASES[name](), ["dense", "followed", "dense"])
 
 
+class RealPart(L.Layer):
+    def call(self, x):
+        return ops.fft((x, ops.zeros_like(x)))[0]
+
+
+@pytest.mark.parametrize("layer, rule", [(lambda: L.LSTM(3), "recurrent"), (RealPart, None)])
+def test_a_weight_is_followed_where_its_way_to_the_loss_leaves_the_real_numbers(layer, rule):
+    """Loops are given lists of tensors, Fourier transforms complex numbers."""
+    inputs = keras.Input((STEPS, WIDTH))
+    x = layer()(Weighted((WIDTH,), lambda w, x: x * w)(inputs))
+    assert_exact(keras.Model(inputs, L.Dense(1)(L.Flatten()(x))), [one for one in ("followed", rule, "dense") if one])
+
+
 def test_what_is_looked_up_beyond_a_table_stays_with_its_example():
     """XLA reads the last row for it."""
     table = tf.zeros([3, 2])

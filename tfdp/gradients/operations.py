@@ -51,6 +51,8 @@ def check_own_gradients(operation: tf.Operation, constant: tf.Tensor) -> Callabl
         raise NoWayBack(operation)
     if output.shape.rank is None or output.shape.rank == 0 or output.shape[0] is not None:
         raise NoWayBack(operation, "puts out something that has no row an example")
+    if not output.dtype.is_floating:
+        raise NoWayBack(operation, "puts out numbers of another kind")
     if not any(tensor is constant for tensor in operation.inputs):
         raise NoWayBack(operation)
     return how
