@@ -58,6 +58,10 @@ CASES |= {
     "a class token, tiled": lambda: with_weight((1, 1, WIDTH), lambda w, x: x + ops.tile(w, (ops.shape(x)[0], 1, 1))),
     "a matrix": lambda: with_weight((WIDTH, 3), lambda w, x: ops.matmul(x, w)),
     "a matrix of an equation": lambda: with_weight((WIDTH, 3), lambda w, x: ops.einsum("btd,de->bet", x, w)),
+    "a kernel": lambda: with_weight((3, WIDTH, 2), lambda w, x: ops.conv(x, w, strides=2, padding="same")),
+    "a standardised kernel": lambda: with_weight(
+        (2, WIDTH, 2), lambda w, x: ops.conv(x, w - ops.mean(w, (0, 1), keepdims=True))
+    ),
     "learned queries": lambda: with_weight(
         (3, WIDTH), lambda w, x: ops.matmul(ops.softmax(ops.matmul(w, ops.swapaxes(x, 1, 2))), x)
     ),

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from tfdp.gradients.convolved import Convolved, Window
+
 _SPREADING = {"Add", "AddV2", "Sub", "Mul", "RealDiv", "Maximum", "Minimum", "SquaredDifference", "Pow", "SelectV2"}
 _RESHAPING = {"Identity", "IdentityN", "Reshape", "ExpandDims", "Squeeze", "Cast"}
 # What tf.vectorized_map may run without XLA: its matrix products crash the process on CPU.
@@ -188,6 +190,16 @@ def _einsum(operation, constant, inputs, d, batch) -> tf.Tensor:
     return tf.einsum(f"{output},{other}->{example}{labels}", d, x)
 
 
+def _convolution(operation, constant, inputs, d, batch) -> tf.Tensor:
+    x, padding, layout = inputs[0], *(tf.compat.as_str(operation.get_attr(n)) for n in ("padding", "data_format"))
+    groups = x.shape[-1] != constant.shape[-2]
+    if operation.inputs[1] is not constant or padding == "EXPLICIT" or not layout.endswith("C") or groups:
+        raise NoWayBack(operation)
+    strides, dilation = (tuple(operation.get_attr(name)[1:-1]) for name in ("strides", "dilations"))
+    window = Window(tuple(constant.shape[:-2]), strides, dilation, padding.lower())
+    return Convolved(x, d, window, constant.shape).materialise()
+
+
 def _look_up(operation, constant, inputs, d, batch) -> tf.Tensor:
     _, ids, axis = inputs
     axis = tf.get_static_value(axis)
@@ -230,5 +242,7 @@ _MEETING: dict[str, Callable] = {
     "MatMul": _matrix,
     "BatchMatMulV2": _matrices,
     "Einsum": _einsum,
+    "Conv2D": _convolution,
+    "Conv3D": _convolution,
     "GatherV2": _look_up,
 }
