@@ -11,7 +11,7 @@ from tfdp.gradients.factored import OuterSum
 from tfdp.gradients.forms import allowed
 
 L = keras.layers
-SEQUENCES, IMAGES, TOKENS = (5, 3), (8, 8, 2), (6,)
+SEQUENCES, IMAGES, TOKENS, FILMS = (5, 3), (8, 8, 2), (6,), (3, 4, 4, 2)
 
 LAYERS = {
     "LSTM": (SEQUENCES, lambda: L.LSTM(4), "recurrent"),
@@ -23,6 +23,13 @@ LAYERS = {
     "GRU, reset before": (SEQUENCES, lambda: L.GRU(4, reset_after=False), "gated_recurrent_unit"),
     "GRU without bias": (SEQUENCES, lambda: L.GRU(4, use_bias=False), "gated_recurrent_unit"),
     "RNN around a cell": (SEQUENCES, lambda: L.RNN(L.GRUCell(4)), "gated_recurrent_unit"),
+    "ConvLSTM2D": (FILMS, lambda: L.ConvLSTM2D(3, 2, return_sequences=True), "convolutional_lstm"),
+    "ConvLSTM1D, strides": (IMAGES, lambda: L.ConvLSTM1D(3, 3, strides=2), "convolutional_lstm"),
+    "ConvLSTM2D backwards": (
+        FILMS,
+        lambda: L.ConvLSTM2D(2, 2, padding="same", go_backwards=True),
+        "convolutional_lstm",
+    ),
     "EinsumDense of any rank": (SEQUENCES, lambda: L.EinsumDense("...x,xy->...y", 4), "einsum_dense"),
     "both directions": (SEQUENCES, lambda: L.Bidirectional(L.GRU(4)), "gated_recurrent_unit"),
     "both directions, sequences": (SEQUENCES, lambda: L.Bidirectional(L.LSTM(4, return_sequences=True)), "recurrent"),
@@ -47,6 +54,19 @@ def test_a_layer_is_served_by_its_familys_rule(name):
     served = prove(model, lots.record_spec, lots.head(8), 16).describe()
     assert all(line.endswith(f": {rule}") for line in served[:-1])
     assert served[-1].endswith(": dense")
+
+
+def test_a_film_that_goes_on_from_anothers_state_keeps_its_rule():
+    first, second = (L.ConvLSTM2D(2, 2, padding="same", return_state=True) for _ in range(2))
+    inputs = keras.Input(FILMS)
+    _, *state = first(inputs)
+    outputs = L.Dense(1)(L.Flatten()(second(inputs, initial_state=state)[0]))
+    model = keras.Model(inputs, outputs)
+    model.compile(optimizer="sgd", loss="mse")
+    random = np.random.default_rng(0)
+    lots = PoissonBatches(random.normal(size=(8, *FILMS)), random.normal(size=(8, 1)), batch_size=4)
+    served = [line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(8), 16).describe()]
+    assert served == ["convolutional_lstm", "convolutional_lstm", "dense"]
 
 
 def test_a_rule_that_does_not_run_is_replaced_alone():
