@@ -23,7 +23,6 @@ LAYERS = {
     "GRU, reset before": (SEQUENCES, lambda: L.GRU(4, reset_after=False), "gated_recurrent_unit"),
     "GRU without bias": (SEQUENCES, lambda: L.GRU(4, use_bias=False), "gated_recurrent_unit"),
     "RNN around a cell": (SEQUENCES, lambda: L.RNN(L.GRUCell(4)), "gated_recurrent_unit"),
-    "ConvLSTM2D": (FILMS, lambda: L.ConvLSTM2D(3, 2, return_sequences=True), "convolutional_lstm"),
     "ConvLSTM1D, strides": (IMAGES, lambda: L.ConvLSTM1D(3, 3, strides=2), "convolutional_lstm"),
     "ConvLSTM2D backwards": (
         FILMS,
