@@ -3,12 +3,15 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from models.wavelet_cnn import colour_wavelet_cnn
 from tfdp.data import PoissonBatches
 from tfdp.gradients import prove
 from tfdp.gradients.factored import OuterSum
 from tfdp.gradients.forms import allowed
+from tfdp.gradients.recording import recording
+from tfdp.gradients.rules import find_rule
 
 L = keras.layers
 SEQUENCES, IMAGES, TOKENS, FILMS = (5, 3), (8, 8, 2), (6,), (3, 4, 4, 2)
@@ -53,6 +56,27 @@ def test_a_layer_is_served_by_its_familys_rule(name):
     served = prove(model, lots.record_spec, lots.head(8), 16).describe()
     assert all(line.endswith(f": {rule}") for line in served[:-1])
     assert served[-1].endswith(": dense")
+
+
+FILM_OPTIONS = {
+    "strides": {"strides": 2, "padding": "same"},
+    "dilation, other activations": {"dilation_rate": 2, "activation": "relu", "recurrent_activation": "hard_sigmoid"},
+    "no bias, unrolled": {"use_bias": False, "unroll": True},
+    "backwards, sequences, states": {"go_backwards": True, "return_sequences": True, "return_state": True},
+}
+
+
+@pytest.mark.parametrize("options", FILM_OPTIONS.values(), ids=FILM_OPTIONS)
+def test_a_film_layer_puts_out_with_its_rule_what_it_puts_out_without(options):
+    """The self-proof differentiates what the rule's loop makes of the records: that must be what Keras's makes."""
+    layer = L.ConvLSTM2D(2, 2, bias_initializer="random_normal", **options)
+    films = np.random.default_rng(0).normal(size=(3, *FILMS)).astype("f4")
+    expected = keras.tree.flatten(layer(films))
+    with tf.GradientTape() as tape, recording(layer, {id(layer): find_rule(layer)}, tape.watch) as seen:
+        found = keras.tree.flatten(layer(films))
+    assert [call.rule.name for call in seen.sites()] == ["convolutional_lstm"]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
 
 
 def test_a_film_that_goes_on_from_anothers_state_keeps_its_rule():

@@ -19,9 +19,11 @@ layers, ops = keras.layers, keras.ops
 
 
 def _applies(layer) -> bool:
-    """Not with masks that are drawn, nor with a state that is kept between lots, which would mix them."""
+    """To the cell that is written out here, without masks that are drawn, and without a state kept between lots, which would mix them."""
     cell = layer.cell
-    return cell.data_format == "channels_last" and not (layer.stateful or cell.dropout or cell.recurrent_dropout)
+    own_cell = type(cell).__module__ == layers.ConvLSTM2D.call.__module__
+    drawn = cell.dropout or cell.recurrent_dropout
+    return own_cell and cell.data_format == "channels_last" and not (layer.stateful or drawn)
 
 
 def _step(cell, convolved, states):
