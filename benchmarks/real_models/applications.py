@@ -92,7 +92,12 @@ def hub_densenet():
     return _headed(models.DenseNetBackbone(stackwise_num_repeats=[2, 2], image_shape=SHAPE, growth_rate=8), "group")
 
 
-@real_model("KerasHub CSPNet (DarkNet), group normalization", images(32), CLASSES)
+@real_model(
+    "KerasHub CSPNet (DarkNet), group normalization",
+    images(32),
+    CLASSES,
+    note="one record is at the kink of an activation, where brute force in float32 is 2e-3 off: tfdp's step is 6e-7 from float64's",
+)
 def hub_darknet():
     backbone = models.CSPNetBackbone(
         stem_filters=16,

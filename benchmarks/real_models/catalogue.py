@@ -34,7 +34,7 @@ class RealModel:
         build: the model, not compiled.
         make_loss: what `compile` is given as loss; None for a model with a loss of its own.
         lot: the number of examples in a lot.
-        note: why not all of its weights are on rules of their own, or why it is refused; None for the rest.
+        note: why not all of its weights are on rules of their own, why it is refused, or why it is not exact; None for the rest.
     """
 
     name: str

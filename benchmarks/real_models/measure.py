@@ -2,13 +2,15 @@
 
 Exact: a step of SGD without noise, at sampling rate 1, on a few records, beside brute force (a tape for each record): with a clip
 that nothing reaches, where Keras's own gradient is beside it too, and with one that half of the records reach. What layers draw at
-random is left out there, because the two sides would draw other numbers. Rules: what the engine's self-proof settled on. First
+random is left out there, because the two sides would draw other numbers. The weights' regularisers belong to no record. Rules: what the engine's self-proof settled on. First
 fit: the CPU time of the first call of fit, of one step, after another small model was fitted. Step: CPU time of the epochs of later
 fits, plain and private in turn. Memory: growth of a process of its own for each side.
 """
 
+import contextlib
 import functools
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -31,13 +33,15 @@ def exactness(model: RealModel) -> dict:
     network = _without_draws(model.model())
     network.compile(optimizer="sgd", loss=model.loss())
     network.evaluate(x, y, batch_size=RECORDS, verbose=0)  # builds what is built by records
-    examples, together = _gradients(network, x, y)
+    with _weight_regularisers_off(network) as regularisers:
+        examples, together = _gradients(network, x, y)
+    penalty = _penalty(network, regularisers)
     start, before = network.get_weights(), _flat(network)
     norms = np.linalg.norm(examples, axis=1)
     found = {"weights": before.size, "joint": _apart(together, examples.mean(axis=0))}
     network.compile(optimizer=tfdp.NoisySGD(1.0, l2_norm_clip=1.0, noise_multiplier=0.0), loss=model.loss())
     for name, clip in (("unclipped", 1e3 * norms.max()), ("clipped", float(np.median(norms)))):
-        wanted = np.minimum(1, clip / np.maximum(norms, 1e-30)) @ examples / RECORDS
+        wanted = np.minimum(1, clip / np.maximum(norms, 1e-30)) @ examples / RECORDS + penalty
         rate = 64 * np.linalg.norm(before) / np.linalg.norm(wanted)  # a step that is larger than the weights
         network.optimizer.learning_rate = rate = float(2.0 ** np.ceil(np.log2(rate)))
         network.optimizer.mechanism.l2_norm_clip = clip
@@ -105,6 +109,28 @@ def _gradients(network: keras.Model, x: Any, y: Any) -> tuple[np.ndarray, np.nda
 
     each = [gradient(*rows(i, i + 1)).numpy() for i in range(RECORDS)]
     return np.stack(each).astype("float64"), gradient(*rows(0, RECORDS)).numpy().astype("float64")
+
+
+@contextlib.contextmanager
+def _weight_regularisers_off(network: keras.Model) -> Iterator[list]:
+    weights = network.trainable_variables
+    regularisers = [weight.regularizer for weight in weights]
+    for weight in weights:
+        weight.regularizer = None
+    yield regularisers
+    for weight, regulariser in zip(weights, regularisers, strict=True):
+        weight.regularizer = regulariser
+
+
+def _penalty(network: keras.Model, regularisers: list) -> np.ndarray:
+    """The gradient of the weights' regularisers, which is added once the records' gradients are clipped and summed."""
+    found = []
+    for weight, regulariser in zip(network.trainable_variables, regularisers, strict=True):
+        with tf.GradientTape() as tape:
+            penalty = tf.zeros([]) if regulariser is None else regulariser(weight.value)
+        gradient = tape.gradient(penalty, weight.value, unconnected_gradients="zero")
+        found.append(np.ravel(tf.convert_to_tensor(gradient)).astype("float64"))
+    return np.concatenate(found)
 
 
 def _flat(network: keras.Model) -> np.ndarray:

@@ -108,10 +108,11 @@ def _rules(exact: dict) -> str:
 
 
 def _remarks(model: RealModel, found: dict) -> str:
-    """Why not all is fast, or why it does not train: as the model's note has it, else what was found."""
-    slow = found.get("exact", {}).get("slow", [])
+    """Why not all is fast or exact, or why it does not train: as the model's note has it, else what was found."""
+    exact = found.get("exact", {})
+    slow, apart = exact.get("slow", []), "clipped" in exact and _worst(exact) > ROUNDING
     failed = [one["out_of_reach"] for one in found.values() if isinstance(one, dict) and "out_of_reach" in one]
-    remarks = [model.note] if model.note and (slow or failed or not found) else []
+    remarks = [model.note] if model.note and (slow or apart or failed or not found) else []
     if failed:
         remarks.append(failed[0].replace("|", "/").partition(". ")[0][:200])
     elif slow and not model.note:

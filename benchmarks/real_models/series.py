@@ -125,8 +125,8 @@ def speakers():
 @real_model("Speech: spectrogram in the model, then convolutions", normals(1024), whole(5))
 def speech_commands():
     inputs = layers.Input((1024,))
-    x = layers.MelSpectrogram(fft_length=128, sequence_stride=64, num_mel_bins=16, sampling_rate=8000)(inputs)
-    x = layers.Reshape((*x.shape[1:], 1))(x)
+    x = layers.Reshape((1024, 1))(inputs)
+    x = layers.STFTSpectrogram("log", frame_length=128, frame_step=64, fft_length=128, expand_dims=True)(x)
     for filters in (8, 16):
         x = layers.MaxPooling2D()(layers.Conv2D(filters, 3, activation="relu", padding="same")(x))
     return keras.Model(inputs, layers.Dense(5)(layers.Dropout(0.2)(layers.Flatten()(x))))

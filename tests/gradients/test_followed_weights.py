@@ -58,6 +58,10 @@ CASES |= {
     "a class token, tiled": lambda: with_weight((1, 1, WIDTH), lambda w, x: x + ops.tile(w, (ops.shape(x)[0], 1, 1))),
     "a matrix": lambda: with_weight((WIDTH, 3), lambda w, x: ops.matmul(x, w)),
     "a matrix of an equation": lambda: with_weight((WIDTH, 3), lambda w, x: ops.einsum("btd,de->bet", x, w)),
+    "a kernel": lambda: with_weight((3, WIDTH, 2), lambda w, x: ops.conv(x, w, strides=2, padding="same")),
+    "a standardised kernel": lambda: with_weight(
+        (2, WIDTH, 2), lambda w, x: ops.conv(x, w - ops.mean(w, (0, 1), keepdims=True))
+    ),
     "learned queries": lambda: with_weight(
         (3, WIDTH), lambda w, x: ops.matmul(ops.softmax(ops.matmul(w, ops.swapaxes(x, 1, 2))), x)
     ),
@@ -95,6 +99,19 @@ def test_a_table_that_is_looked_up_at_constants_keeps_its_rule(steps):
 @pytest.mark.parametrize("name", CASES)
 def test_a_weight_is_followed_to_where_it_meets_the_examples(name):
     assert_exact(CASES[name](), ["dense", "followed", "dense"])
+
+
+class RealPart(L.Layer):
+    def call(self, x):
+        return ops.fft((x, ops.zeros_like(x)))[0]
+
+
+@pytest.mark.parametrize("layer, rule", [(lambda: L.LSTM(3), "recurrent"), (RealPart, None)])
+def test_a_weight_is_followed_where_its_way_to_the_loss_leaves_the_real_numbers(layer, rule):
+    """Loops are given lists of tensors, Fourier transforms complex numbers."""
+    inputs = keras.Input((STEPS, WIDTH))
+    x = layer()(Weighted((WIDTH,), lambda w, x: x * w)(inputs))
+    assert_exact(keras.Model(inputs, L.Dense(1)(L.Flatten()(x))), [one for one in ("followed", rule, "dense") if one])
 
 
 def test_what_is_looked_up_beyond_a_table_stays_with_its_example():

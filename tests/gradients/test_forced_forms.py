@@ -29,6 +29,7 @@ RULES_NO_REPRESENTATIVE_HAS = {
     "depthwise_conv2d",
     "separable_conv2d",
     "conv2d_transpose",
+    "conv_lstm_2d",
     "lstm",
     "rms_normalization",
     "prelu_with_and_without_shared_axes",

@@ -3,15 +3,18 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from models.wavelet_cnn import colour_wavelet_cnn
 from tfdp.data import PoissonBatches
 from tfdp.gradients import prove
 from tfdp.gradients.factored import OuterSum
 from tfdp.gradients.forms import allowed
+from tfdp.gradients.recording import recording
+from tfdp.gradients.rules import find_rule
 
 L = keras.layers
-SEQUENCES, IMAGES, TOKENS = (5, 3), (8, 8, 2), (6,)
+SEQUENCES, IMAGES, TOKENS, FILMS = (5, 3), (8, 8, 2), (6,), (3, 4, 4, 2)
 
 LAYERS = {
     "LSTM": (SEQUENCES, lambda: L.LSTM(4), "recurrent"),
@@ -26,6 +29,12 @@ LAYERS = {
     "LSTM with dropout": (SEQUENCES, lambda: L.LSTM(4, dropout=0.2), "recurrent"),
     "GRU with masks for its gates": (SEQUENCES, lambda: L.GRU(4, dropout=0.2, recurrent_dropout=0.2), "recurrent"),
     "stacked cells": (SEQUENCES, lambda: L.RNN([L.LSTMCell(3), L.SimpleRNNCell(4, dropout=0.2)]), "recurrent"),
+    "ConvLSTM1D, strides": (IMAGES, lambda: L.ConvLSTM1D(3, 3, strides=2), "convolutional_lstm"),
+    "ConvLSTM2D backwards": (
+        FILMS,
+        lambda: L.ConvLSTM2D(2, 2, padding="same", go_backwards=True),
+        "convolutional_lstm",
+    ),
     "EinsumDense of any rank": (SEQUENCES, lambda: L.EinsumDense("...x,xy->...y", 4), "einsum_dense"),
     "both directions": (SEQUENCES, lambda: L.Bidirectional(L.GRU(4)), "recurrent"),
     "both directions, sequences": (SEQUENCES, lambda: L.Bidirectional(L.LSTM(4, return_sequences=True)), "recurrent"),
@@ -50,6 +59,40 @@ def test_a_layer_is_served_by_its_familys_rule(name):
     served = prove(model, lots.record_spec, lots.head(8), 16).describe()
     assert all(line.endswith(f": {rule}") for line in served[:-1])
     assert served[-1].endswith(": dense")
+
+
+FILM_OPTIONS = {
+    "strides": {"strides": 2, "padding": "same"},
+    "dilation, other activations": {"dilation_rate": 2, "activation": "relu", "recurrent_activation": "hard_sigmoid"},
+    "no bias, unrolled": {"use_bias": False, "unroll": True},
+    "backwards, sequences, states": {"go_backwards": True, "return_sequences": True, "return_state": True},
+}
+
+
+@pytest.mark.parametrize("options", FILM_OPTIONS.values(), ids=FILM_OPTIONS)
+def test_a_film_layer_puts_out_with_its_rule_what_it_puts_out_without(options):
+    """The self-proof differentiates what the rule's loop makes of the records: that must be what Keras's makes."""
+    layer = L.ConvLSTM2D(2, 2, bias_initializer="random_normal", **options)
+    films = np.random.default_rng(0).normal(size=(3, *FILMS)).astype("f4")
+    expected = keras.tree.flatten(layer(films))
+    with tf.GradientTape() as tape, recording(layer, {id(layer): find_rule(layer)}, tape.watch) as seen:
+        found = keras.tree.flatten(layer(films))
+    assert [call.rule.name for call in seen.sites()] == ["convolutional_lstm"]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-6)
+
+
+def test_a_film_that_goes_on_from_anothers_state_keeps_its_rule():
+    first, second = (L.ConvLSTM2D(2, 2, padding="same", return_state=True) for _ in range(2))
+    inputs = keras.Input(FILMS)
+    _, *state = first(inputs)
+    outputs = L.Dense(1)(L.Flatten()(second(inputs, initial_state=state)[0]))
+    model = keras.Model(inputs, outputs)
+    model.compile(optimizer="sgd", loss="mse")
+    random = np.random.default_rng(0)
+    lots = PoissonBatches(random.normal(size=(8, *FILMS)), random.normal(size=(8, 1)), batch_size=4)
+    served = [line.partition(": ")[2] for line in prove(model, lots.record_spec, lots.head(8), 16).describe()]
+    assert served == ["convolutional_lstm", "convolutional_lstm", "dense"]
 
 
 def test_a_rule_that_does_not_run_is_replaced_alone():

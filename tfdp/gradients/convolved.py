@@ -186,7 +186,7 @@ def patches(x: tf.Tensor, window: Window, counts: Sequence) -> tf.Tensor:
 
 class Convolved(PerExampleGradient):
     """The gradients in a convolution's kernel ``[*kernel_size, C, F]``, from ``x`` ``[B, *space, C]`` and ``d``
-    ``[B, *places, F]``.
+    ``[B, *places, F]``. In ``shape`` dimensions of size 1 may be left out.
 
     ``form`` chooses how norms are computed: ``"gram"`` from the places' inner products, ``T^2 (K C + F)`` an example,
     ``"materialised"`` from the gradients themselves, an offset at a time, ``T K C F``; ``None`` takes the cheaper one.
@@ -251,13 +251,14 @@ class Convolved(PerExampleGradient):
         d = weighted(self.d, coefficients)
         if len(self.counts) == 2 and math.prod(self.window.dilation) == 1:
             window, (down, across) = self.window, self.window.strides
-            return tf.raw_ops.Conv2DBackpropFilter(
+            summed = tf.raw_ops.Conv2DBackpropFilter(
                 input=x,
-                filter_sizes=self.shape,
+                filter_sizes=[*window.kernel_size, *self.shape[-2:]],
                 out_backprop=d,
                 strides=[1, down, across, 1],
                 padding=window.padding.upper(),
             )
+            return tf.reshape(summed, self.shape)
         kernel = tf.zeros(self.shape)
         with tf.GradientTape() as tape:
             tape.watch(kernel)
@@ -274,7 +275,7 @@ class Convolved(PerExampleGradient):
         window = self.window
         return tf.nn.convolution(
             x,
-            kernel,
+            tf.reshape(kernel, [*window.kernel_size, *self.shape[-2:]]),
             strides=window.strides,
             padding=window.padding.upper(),
             dilations=window.dilation,

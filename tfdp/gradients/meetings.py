@@ -84,10 +84,15 @@ class LotGraph:
             tensor = left.pop()
             if tensor is self.objective:
                 return True
-            if tensor.name not in seen and tensor.dtype.is_floating:
+            if tensor.name not in seen and _may_carry_gradients(tensor):
                 seen.add(tensor.name)
                 left += [o for use in self.uses(tensor) if use.type not in _NO_GRADIENT for o in use.outputs]
         return False
+
+
+def _may_carry_gradients(tensor: tf.Tensor) -> bool:
+    """Complex numbers do, and the lists of tensors that loops are given."""
+    return tensor.dtype.is_floating or tensor.dtype.is_complex or tensor.dtype == tf.variant
 
 
 def _is_symbolic(tensor) -> bool:
@@ -130,7 +135,7 @@ class Meetings:
                     continue
                 self._before[use.name] = use
                 for tensor in use.outputs:
-                    if tensor.dtype.is_floating:
+                    if _may_carry_gradients(tensor):
                         self._on_the_way[tensor.name] = tensor
                         left.append(tensor)
                 if graph.objective.op is use:

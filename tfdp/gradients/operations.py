@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from tfdp.gradients.convolved import Convolved, Window
+
 _SPREADING = {"Add", "AddV2", "Sub", "Mul", "RealDiv", "Maximum", "Minimum", "SquaredDifference", "Pow", "SelectV2"}
 _RESHAPING = {"Identity", "IdentityN", "Reshape", "ExpandDims", "Squeeze", "Cast"}
 # What tf.vectorized_map may run without XLA: its matrix products crash the process on CPU.
@@ -51,6 +53,8 @@ def check_own_gradients(operation: tf.Operation, constant: tf.Tensor) -> Callabl
         raise NoWayBack(operation)
     if output.shape.rank is None or output.shape.rank == 0 or output.shape[0] is not None:
         raise NoWayBack(operation, "puts out something that has no row an example")
+    if not output.dtype.is_floating:
+        raise NoWayBack(operation, "puts out numbers of another kind")
     if not any(tensor is constant for tensor in operation.inputs):
         raise NoWayBack(operation)
     return how
@@ -186,6 +190,16 @@ def _einsum(operation, constant, inputs, d, batch) -> tf.Tensor:
     return tf.einsum(f"{output},{other}->{example}{labels}", d, x)
 
 
+def _convolution(operation, constant, inputs, d, batch) -> tf.Tensor:
+    x, padding, layout = inputs[0], *(tf.compat.as_str(operation.get_attr(n)) for n in ("padding", "data_format"))
+    groups = x.shape[-1] != constant.shape[-2]
+    if operation.inputs[1] is not constant or padding == "EXPLICIT" or not layout.endswith("C") or groups:
+        raise NoWayBack(operation)
+    strides, dilation = (tuple(operation.get_attr(name)[1:-1]) for name in ("strides", "dilations"))
+    window = Window(tuple(constant.shape[:-2]), strides, dilation, padding.lower())
+    return Convolved(x, d, window, constant.shape).materialise()
+
+
 def _look_up(operation, constant, inputs, d, batch) -> tf.Tensor:
     _, ids, axis = inputs
     axis = tf.get_static_value(axis)
@@ -228,5 +242,7 @@ _MEETING: dict[str, Callable] = {
     "MatMul": _matrix,
     "BatchMatMulV2": _matrices,
     "Einsum": _einsum,
+    "Conv2D": _convolution,
+    "Conv3D": _convolution,
     "GatherV2": _look_up,
 }

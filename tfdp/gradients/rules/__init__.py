@@ -3,7 +3,18 @@
 ``registry`` is how a family announces its rule, ``universal`` serves every other layer.
 """
 
-from tfdp.gradients.rules import convolution, dense, elementwise, embedding, lora, recurrent
+from tfdp.gradients.rules import convolution, convolutional_lstm, dense, elementwise, embedding, lora, recurrent
 from tfdp.gradients.rules.registry import Rule, find_rule, rule
 
-__all__ = ["Rule", "convolution", "dense", "elementwise", "embedding", "find_rule", "lora", "recurrent", "rule"]
+__all__ = [
+    "Rule",
+    "convolution",
+    "convolutional_lstm",
+    "dense",
+    "elementwise",
+    "embedding",
+    "find_rule",
+    "lora",
+    "recurrent",
+    "rule",
+]
