@@ -6,13 +6,11 @@ computed for all steps at once, and the layer's own loop runs on it, with a cell
 gradient at ``x_t W`` is the one at ``z_t``. A layer's own class and ``RNN`` around its cell are the same. Cells are written out here as Keras 3 defines them; the self-proof compares.
 """
 
-import contextlib
-
 import keras
 import tensorflow as tf
 
 from tfdp.gradients.factored import Materialised, OuterSum
-from tfdp.gradients.layer_tree import instance_attribute
+from tfdp.gradients.over_time import over_time
 from tfdp.gradients.rules.dense import places
 from tfdp.gradients.rules.registry import Tapped, rule
 
@@ -79,19 +77,18 @@ def at_gates(layer, call, watch, args, kwargs) -> Tapped:
     def on_projected(inputs, states, training=False):
         return step(cell, inputs, states if isinstance(states, tuple | list) else [states])
 
-    with contextlib.ExitStack() as shadows:
-        shadows.enter_context(instance_attribute(cell, "call", on_projected))
-        shadows.enter_context(instance_attribute(layer, "return_sequences", True))
-        shadows.enter_context(instance_attribute(layer, "zero_output_for_mask", False))  # what is put out is the state
-        output = call(projected, **arguments)
-    hidden, *states = output if isinstance(output, tuple | list) else [output]
     seen = _seen_steps(layer, arguments.get("mask"))
+    start = arguments.get("initial_state")
+    if start is None:
+        start = layer.get_initial_state(tf.shape(x)[0])
+    start = [tf.cast(s, cell.compute_dtype) for s in keras.tree.flatten(start)]
+    hidden, states = over_time(on_projected, projected[:, ::-1] if layer.go_backwards else projected, start, seen)
     before = _before(hidden, arguments.get("initial_state"), seen)
     put_out = hidden
     if layer.zero_output_for_mask and seen is not None:
         put_out = tf.where(seen, hidden, tf.zeros_like(hidden))
     first = put_out if layer.return_sequences else put_out[:, -1]
-    return Tapped((first, *states) if states else first, [projected], (x, before))
+    return Tapped((first, *states) if layer.return_state else first, [projected], (x, before))
 
 
 def _seen_steps(layer, mask) -> tf.Tensor | None:
