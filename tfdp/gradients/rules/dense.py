@@ -10,6 +10,7 @@ from tfdp.gradients.rules.registry import at_pre_activation, rule
 
 _FEW_CHANNELS = 16  # fewer are added up number by number
 
+
 def bias_gradient(bias: keras.Variable, d: tf.Tensor) -> tuple[keras.Variable, Materialised]:
     """A bias is added to the output by broadcasting: its gradient is ``d`` summed over the broadcast dimensions."""
     rank = len(d.shape) - 1
