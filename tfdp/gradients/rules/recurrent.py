@@ -2,7 +2,7 @@
 
 With ``z_t = x_t W + h_{t-1} U + b`` and ``d_t`` the gradient at ``z_t``, the gradients are ``sum_t x_t (x) d_t``,
 ``sum_t h_{t-1} (x) d_t`` and ``sum_t d_t``. The ``z_t`` live inside a loop, so ``d_t`` is taken from outside it: ``x_t W`` is
-computed for all steps at once, and the layer's own loop runs on it, with a cell that adds what is left of ``z_t``. The
+computed for all steps at once, and the loop (``gradients/over_time.py``) runs on it, with a cell that adds what is left of ``z_t``. The
 gradient at ``x_t W`` is the one at ``z_t``. A layer's own class and ``RNN`` around its cell are the same. Cells are written out here as Keras 3 defines them; the self-proof compares.
 """
 
@@ -10,6 +10,7 @@ import keras
 import tensorflow as tf
 
 from tfdp.gradients.factored import Materialised, OuterSum
+from tfdp.gradients.layer_tree import instance_attribute
 from tfdp.gradients.over_time import over_time
 from tfdp.gradients.rules.dense import places
 from tfdp.gradients.rules.registry import Tapped, rule
@@ -79,10 +80,12 @@ def at_gates(layer, call, watch, args, kwargs) -> Tapped:
 
     seen = _seen_steps(layer, arguments.get("mask"))
     start = arguments.get("initial_state")
-    if start is None:
-        start = layer.get_initial_state(tf.shape(x)[0])
-    start = [tf.cast(s, cell.compute_dtype) for s in keras.tree.flatten(start)]
-    hidden, states = over_time(on_projected, projected[:, ::-1] if layer.go_backwards else projected, start, seen)
+    start = layer.get_initial_state(tf.shape(x)[0]) if start is None else start
+    start = [tf.cast(state, cell.compute_dtype) for state in keras.tree.flatten(start)]
+    in_order = tf.reverse(projected, [1]) if layer.go_backwards else projected
+    with instance_attribute(cell, "call", on_projected):
+        hidden, states = over_time(cell, in_order, start, seen)
+    hidden, *states = (tf.cast(values, layer.compute_dtype) for values in (hidden, *states))
     before = _before(hidden, arguments.get("initial_state"), seen)
     put_out = hidden
     if layer.zero_output_for_mask and seen is not None:
@@ -98,7 +101,7 @@ def _seen_steps(layer, mask) -> tf.Tensor | None:
         return None
     mask = tf.cast(mask, tf.bool)
     mask = mask if len(mask.shape) == 3 else mask[..., None]
-    return mask[:, ::-1] if layer.go_backwards else mask
+    return tf.reverse(mask, [1]) if layer.go_backwards else mask
 
 
 def _before(hidden: tf.Tensor, initial_state, seen: tf.Tensor | None) -> tf.Tensor:
@@ -121,7 +124,7 @@ def _seen(call, d):
     """Inputs, states before and gradients at the gates, all in the order of processing, in float32."""
     x, before = call.kept
     if call.layer.go_backwards:
-        x, d = x[:, ::-1], d[:, ::-1]
+        x, d = tf.reverse(x, [1]), tf.reverse(d, [1])
     return (tf.cast(t, tf.float32) for t in (x, before, d))
 
 
