@@ -408,14 +408,10 @@ class Rows(PerExampleGradient):
         )
 
     def _sorted(self) -> tuple[tf.Tensor, tf.Tensor]:
-        """Each example's tokens in ascending order, and the places they come from. One sort of the two packed together."""
-        places = tf.shape(self.ids, tf.int64)[1]
-        length = self.ids.shape[1]
-        fits = length is not None and self.shape[0] * length < 2**31
-        kind = tf.int32 if fits else tf.int64
-        packed = tf.cast(self.ids * places + tf.range(places), kind)
-        packed = tf.sort(packed, axis=1)
-        return packed // tf.cast(places, kind), tf.cast(packed % tf.cast(places, kind), tf.int32)
+        """Each example's tokens, equal ones side by side, and the places they come from."""
+        places = self.ids.shape[1] if self.ids.shape[1] is not None else tf.shape(self.ids)[1]
+        ids = tf.cast(self.ids, tf.int32) if self.shape[0] < 2**31 else self.ids
+        return tuple(tf.math.top_k(ids, places))
 
     def _sums_of_repeated_places(self) -> tf.Tensor:
         """Only places whose token the example repeats are summed; every other one is a row by itself."""
@@ -424,17 +420,18 @@ class Rows(PerExampleGradient):
         same = tf.equal(tokens[:, 1:], tokens[:, :-1])
         as_before, as_after = tf.pad(same, [[0, 0], [1, 0]]), tf.pad(same, [[0, 0], [0, 1]])
         repeated = as_before | as_after
-        squares = tf.gather(sum_of_squares(self.d, [2]), place, batch_dims=1)
-        where = tf.where(repeated)
-        example = tf.cast(where[:, 0], tf.int32)
+        source = tf.reshape(place + tf.range(batch)[:, None] * places, [-1])
+        squares = tf.gather(tf.reshape(sum_of_squares(self.d, [2]), [-1]), source)
+        where = tf.where(tf.reshape(repeated, [-1]))[:, 0]
         # Places of one token follow one another.
-        run = tf.cumsum(tf.cast(~tf.gather_nd(as_before, where), tf.int32)) - 1
-        d = tf.gather(tf.reshape(self.d, [-1, self.shape[-1]]), example * places + tf.gather_nd(place, where))
+        begins = ~tf.gather(tf.reshape(as_before, [-1]), where)
+        run = tf.cumsum(tf.cast(begins, tf.int32)) - 1
+        d = tf.gather(tf.reshape(self.d, [-1, self.shape[-1]]), tf.gather(source, where))
         squared = sum_of_squares(tf.math.segment_sum(d, run), [1])
-        slack = self._of_runs(tf.gather_nd(squares, where), run, tf.math.segment_sum)
-        owner = tf.math.segment_max(example, run)
-        squared, slack = tf.unstack(tf.math.unsorted_segment_sum(tf.stack([squared, slack], 1), owner, batch), axis=1)
-        alone = tf.reduce_sum(tf.where(repeated, 0.0, squares), 1)
+        slack = self._of_runs(tf.gather(squares, where), run, tf.math.segment_sum)
+        owner = tf.cast(tf.gather(where, tf.where(begins)[:, 0]), tf.int32) // places
+        squared, slack = (tf.math.unsorted_segment_sum(of_runs, owner, batch) for of_runs in (squared, slack))
+        alone = tf.reduce_sum(tf.where(repeated, 0.0, tf.reshape(squares, tf.shape(repeated))), 1)
         return alone + raised((1 + of_sum(places)) * squared, tf.sqrt(slack))
 
     def _sums_of_all_places(self) -> tf.Tensor:
@@ -459,7 +456,7 @@ class Rows(PerExampleGradient):
         """Squares of what rows that are sums of several places err by, here and in the vector that is summed later, one after
         the other: a share of their places' lengths."""
         lengths = tf.sqrt(squares + self.shape[-1] * TINY)
-        length, count = tf.unstack(summed(tf.stack([lengths, tf.ones_like(lengths)], 1), run), axis=1)
+        length, count = summed(lengths, run), summed(tf.ones_like(lengths), run)
         return tf.square(2 * of_sum(count) * length)
 
     def weighted_sum(self, coefficients, keep=None):

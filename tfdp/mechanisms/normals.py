@@ -74,6 +74,7 @@ _LOGARITHM = (
     -0.023612682238620716,
 )
 MANY_PAIRS = 50_000
+_ROW = 16  # numbers in 64 bytes, where TensorFlow lets tensors begin
 _ROOT_OF_A_HALF = 0x3FE6A09E667F3BCD  # sqrt(1/2) as a float64
 _COSINE = tuple((-1) ** k / math.factorial(2 * k) for k in range(9))  # in x^2; on [-pi/4, pi/4] below 3e-18
 _SINE = tuple((-1) ** k / math.factorial(2 * k + 1) for k in range(9))  # of sin(x) / x; below 2e-19
@@ -97,11 +98,25 @@ def standard_normals(
         return []
     sizes = [math.prod(shape) for shape in shapes]
     pairs = max(1, (sum(sizes) + 1) // 2)
+    if pairs >= MANY_PAIRS:
+        pairs = -(-2 * pairs // _ROW) * _ROW // 2
     flat = tf.reshape(_drawn(generator.reserve(pairs), pairs), [2 * pairs])
     if stddev != 1.0:
         flat *= stddev
-    parts = tf.split(flat, [*sizes, 2 * pairs - sum(sizes)])
-    return [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=False)]
+    parts = _cut(flat, sizes, 2 * pairs - sum(sizes))
+    return [tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)]
+
+
+def _cut(flat: tf.Tensor, sizes: Sequence[int], left: int) -> list[tf.Tensor]:
+    """Parts of these sizes. Of many numbers those of whole rows come first: TensorFlow splits rows off without copying them."""
+    rows = [size // _ROW if flat.shape[0] >= 2 * MANY_PAIRS and size % _ROW == 0 else 0 for size in sizes]
+    others = [size for size, count in zip(sizes, rows, strict=True) if not count]
+    whole = iter([])
+    if any(rows):
+        *found, flat = tf.split(tf.reshape(flat, [-1, _ROW]), [*filter(None, rows), -1])
+        whole, flat = iter(found), tf.reshape(flat, [-1])
+    rest = iter(tf.split(flat, [*others, left]))
+    return [next(whole) if count else next(rest) for count in rows]
 
 
 def _drawn(state: tf.Tensor, pairs: int) -> tf.Tensor:

@@ -65,7 +65,7 @@ def convolutional_lstm(call, d):
     layer, cell, (d,) = call.layer, call.layer.cell, d
     x, before = call.kept
     if layer.go_backwards:
-        x, d = x[:, ::-1], d[:, ::-1]
+        x, d = tf.reverse(x, [1]), tf.reverse(d, [1])
     alone = (1,) * cell.rank
     seen = Window((1, *cell.kernel_size), (1, *cell.strides), (1, *cell.dilation_rate), cell.padding)
     felt = Window((1, *cell.kernel_size), (1, *alone), (1, *alone), "same")

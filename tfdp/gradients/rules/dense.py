@@ -8,12 +8,16 @@ import tensorflow as tf
 from tfdp.gradients.factored import Materialised, OuterSum, in_shape
 from tfdp.gradients.rules.registry import at_pre_activation, rule
 
+_FEW_CHANNELS = 16  # fewer are added up number by number
+
 
 def bias_gradient(bias: keras.Variable, d: tf.Tensor) -> tuple[keras.Variable, Materialised]:
     """A bias is added to the output by broadcasting: its gradient is ``d`` summed over the broadcast dimensions."""
     rank = len(d.shape) - 1
     aligned = (1,) * (rank - len(bias.shape)) + tuple(bias.shape)
     axes = [1 + i for i, size in enumerate(aligned) if size == 1 and d.shape[1 + i] != 1]
+    if len(axes) > 1 and (d.shape[-1] or _FEW_CHANNELS) < _FEW_CHANNELS:  # along one dimension first, in long runs
+        d, axes = tf.reduce_sum(tf.cast(d, tf.float32), axes[0], keepdims=True), axes[1:] + axes[:1]
     summed = tf.reduce_sum(tf.cast(d, tf.float32), axes) if axes else d
     return bias, Materialised(summed, bias.shape)
 

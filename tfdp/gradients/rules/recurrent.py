@@ -2,7 +2,7 @@
 
 With ``z_t = x_t W + h_{t-1} U + b`` and ``d_t`` the gradient at ``z_t``, the gradients are ``sum_t x_t (x) d_t``,
 ``sum_t h_{t-1} (x) d_t`` and ``sum_t d_t``. The ``z_t`` live inside a loop, so ``d_t`` is taken from outside it: ``x_t W`` is
-computed for all steps at once, and the layer's own loop runs on it, with a cell that adds what is left of ``z_t``. The
+computed for all steps at once, and the loop (``gradients/over_time.py``) runs on it, with a cell that adds what is left of ``z_t``. The
 gradient at ``x_t W`` is the one at ``z_t``.
 
 Dropout multiplies ``x_t`` and ``h_{t-1}`` by masks that are drawn once for all steps. They are drawn here, before the loop, and kept: the
@@ -10,13 +10,11 @@ gradients are those of the masked inputs and states. Stacked cells run one after
 class and ``RNN`` around its cell are the same. Cells are written out in ``rules/cells.py``; the self-proof compares.
 """
 
-import contextlib
-from collections.abc import Callable
-
 import keras
 import tensorflow as tf
 
 from tfdp.gradients.layer_tree import instance_attribute
+from tfdp.gradients.over_time import over_time
 from tfdp.gradients.rules.cells import WRITTEN_OUT, at_all_steps, product
 from tfdp.gradients.rules.registry import Tapped, rule
 
@@ -45,7 +43,7 @@ def at_gates(layer, call, watch, args, kwargs) -> Tapped:
     x, given, training = arguments["sequences"], arguments.get("initial_state"), bool(arguments.get("training"))
     seen = _seen_steps(arguments.get("mask"))
     if layer.go_backwards:
-        x, seen = x[:, ::-1], None if seen is None else seen[:, ::-1]
+        x, seen = tf.reverse(x, [1]), None if seen is None else tf.reverse(seen, [1])
     cells, stacked = _cells(layer), type(layer.cell) is layers.StackedRNNCells
     starts = ([None] * len(cells) if given is None else given) if stacked else [given]
     taps, kept, last_states, hidden = [], [], [], x
@@ -55,7 +53,7 @@ def at_gates(layer, call, watch, args, kwargs) -> Tapped:
         watch(projected)
         taps.append(projected)
         inputs = hidden
-        hidden, states = _over_time(layer, call, cell, masks[1], projected, start, seen, training)
+        hidden, states = _states_of(layer, cell, masks[1], projected, start, seen)
         kept.append((inputs, masks[0], _before(hidden, start, seen), masks[1], projected))
         last_states.append(states)
     if layer.zero_output_for_mask and seen is not None:
@@ -80,24 +78,18 @@ def _drawn_masks(cell, x: tf.Tensor, start, training: bool) -> tuple[list[tf.Ten
     return tuple(keras.tree.flatten(masks) if training and masks is not None else [] for masks in drawn)
 
 
-def _over_time(
-    layer, call: Callable, cell, masks, projected, start, seen, training
-) -> tuple[tf.Tensor, list[tf.Tensor]]:
-    """The state after each step, and the last ones, as the layer's loop makes them around one of its cells."""
+def _states_of(layer, cell, masks, projected, start, seen) -> tuple[tf.Tensor, list[tf.Tensor]]:
+    """The state after each step, and the last ones."""
     step = WRITTEN_OUT[type(cell)].step
 
     def on_projected(inputs, states, training=False):
-        return step(cell, inputs, states if isinstance(states, tuple | list) else [states], masks)
+        return step(cell, inputs, list(states), masks)
 
-    without_masks = {"call": on_projected, "dropout": 0.0, "recurrent_dropout": 0.0}
-    all_states = {"cell": cell, "return_sequences": True, "return_state": True, "zero_output_for_mask": False}
-    in_order = {"go_backwards": False, "use_cudnn": False}
-    with contextlib.ExitStack() as shadows:
-        for name, value in without_masks.items():
-            shadows.enter_context(instance_attribute(cell, name, value))
-        for name, value in (all_states | in_order).items():
-            shadows.enter_context(instance_attribute(layer, name, value))
-        hidden, *states = call(projected, initial_state=start, mask=seen, training=training)
+    start = cell.get_initial_state(batch_size=tf.shape(projected)[0]) if start is None else start
+    start = [tf.cast(state, cell.compute_dtype) for state in keras.tree.flatten(start)]
+    with instance_attribute(cell, "call", on_projected):
+        hidden, states = over_time(cell, projected, start, seen)
+    hidden, *states = (tf.cast(values, layer.compute_dtype) for values in (hidden, *states))
     return hidden, states
 
 
