@@ -13,7 +13,7 @@ from tfdp.data.records import Records
 # Python is entered once a block of lots, not once a lot: entering it from a tf.data thread costs more than
 # reading a small lot does. A block is bounded, so that memory does not grow with the data set.
 _BLOCK_BYTES = 2**22
-_BLOCK_LOTS = 32
+_FIRST_BLOCK, _BLOCK_LOTS = 4, 32  # blocks begin small, for a fit of a few steps, and double
 
 _NOTHING = -1
 
@@ -42,9 +42,10 @@ def stream(
 
     def blocks() -> Iterator[tuple[np.ndarray, ...]]:
         _read_from.set()
-        endless = iter(lots)
+        endless, now = iter(lots), min(_FIRST_BLOCK, lots_a_block)
         while not _exiting.is_set():
-            drawn = [next(endless) for _ in range(lots_a_block)]
+            drawn = [next(endless) for _ in range(now)]
+            now = min(2 * now, lots_a_block)
             counts = np.array([len(lot) for lot in drawn])
             sizes = counts if padded_rows is None else np.array([padded_rows(count) for count in counts.tolist()])
             ends = np.cumsum(sizes)

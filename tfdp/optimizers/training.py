@@ -311,13 +311,15 @@ def _stream(
 ) -> dict:
     """The lots as Keras's fit wants them."""
     padded = step.jit_compile or step.masks_all_it_shows
-    if isinstance(lots, DeclaredDataset):  # one iteration for all epochs: each new one would begin a new pass
+    if isinstance(lots, DeclaredDataset):
         rows = lots.dataset()
     else:
         rows = lots.dataset(bucketed=padded, fine=not step.jit_compile)
     if replicas is not None:
         return {"x": replicas.parts(rows, equal=padded), "steps_per_epoch": steps_per_epoch}
-    if isinstance(lots, DeclaredDataset):
+    whole = steps_per_epoch % step.model.steps_per_execution == 0
+    if isinstance(lots, DeclaredDataset) or whole:
+        # One iteration for all epochs. Each new one would begin a new pass, draw anew what was drawn ahead, and take time to set up.
         return {"x": rows, "steps_per_epoch": steps_per_epoch}
     # Of known length, so that steps_per_execution stops at the end of an epoch.
     return {"x": rows.take(steps_per_epoch), "steps_per_epoch": None}
