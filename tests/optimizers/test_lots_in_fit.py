@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import tfdp
 from tests.optimizers import tiny
+from tfdp.data.lots import PoissonLots
 
 
 class CountsCalls(keras.layers.Layer):
@@ -223,3 +224,29 @@ def test_a_loss_added_for_the_whole_lot_is_shown_without_padding():
     model.compile(optimizer=optimizer, loss="mse")
     history = model.fit(x, y, batch_size=20, epochs=1, verbose=0).history
     np.testing.assert_allclose(history["loss"][0], 0.001, rtol=1e-4)
+
+
+@pytest.mark.parametrize("together", [1, 2, 3])
+def test_epochs_have_as_many_steps_as_they_say_on_lots_that_are_set_up_once_where_they_may(monkeypatch, together):
+    drawn, original = [], PoissonLots.__iter__
+
+    def counted(lots):
+        drawn.append(0)
+        for lot in original(lots):
+            drawn[-1] += 1
+            yield lot
+
+    monkeypatch.setattr(PoissonLots, "__iter__", counted)
+    model = tiny.private(tiny.noisy(), steps_per_execution=together)
+    model.fit(tiny.X, tiny.Y, batch_size=2, epochs=3, steps_per_epoch=4, verbose=0)
+    assert model.optimizer.ledger.steps == int(model.optimizer.iterations) == 12
+    assert sum(drawn) >= 12
+    assert (len(drawn) == 1) == (4 % together == 0)
+
+
+def test_a_fit_of_one_step_draws_few_lots_ahead(monkeypatch):
+    drawn, original = [], PoissonLots.__iter__
+    monkeypatch.setattr(PoissonLots, "__iter__", lambda lots: (drawn.append(lot) or lot for lot in original(lots)))
+    model = tiny.private(tiny.noisy())
+    model.fit(tiny.X, tiny.Y, batch_size=2, epochs=1, steps_per_epoch=1, verbose=0)
+    assert 1 <= len(drawn) <= 4 + 8 + 16
