@@ -73,6 +73,16 @@ def three_records_on_four() -> list:
     return cases.as_lists(model.get_weights())
 
 
+def compiled_again() -> list:
+    """The weights after a step at each of two rates."""
+    model = private(2, tiny.noiseless)
+    tiny.train(model)
+    with model.distribute_strategy.scope():
+        model.compile(optimizer=tiny.noiseless(0.2), loss="mse")
+    tiny.train(model)
+    return cases.as_lists(model.get_weights())
+
+
 def empty_lots() -> dict:
     """The rate is so small that no record is ever drawn."""
     model = private(2, tiny.noisy)
@@ -344,6 +354,7 @@ def all_cases() -> dict:
     for case in (
         epoch_of_poisson_lots,
         three_records_on_four,
+        compiled_again,
         empty_lots,
         on_a_support,
         budget_and_dropout,

@@ -41,6 +41,10 @@ class ReplicatedStep(PrivateStep):
         # Keras keeps one generator for each thread, and each replica is traced in a thread of its own.
         global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, self._shared_seeds)
 
+    def _is_proven(self) -> bool:
+        """Each replica reads copies of its own: cores on several devices are compared with what was proven just before."""
+        return False
+
     @property
     def _cut(self) -> str:
         return "Training on several devices"
