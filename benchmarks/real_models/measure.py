@@ -19,11 +19,13 @@ import tensorflow as tf
 
 import tfdp
 from benchmarks import sides
+from benchmarks.protocol import PLAIN
 from benchmarks.real_models.catalogue import RealModel
 from tfdp.optimizers.hook import training_of
 
 RECORDS = 8  # that are compared with brute force
-STEPS, EPOCHS, REPEATS = 4, 4, 2
+EPOCHS, REPEATS = 3, 2
+MOST_STEPS, LEAST_STEPS, EPOCH_S = 64, 4, 0.5  # of an epoch: many where they are short, so that what an epoch costs once weighs little
 OPTIMIZER = "adam"
 
 
@@ -61,11 +63,15 @@ def cost(model: RealModel) -> dict:
         begin = time.process_time()
         sides.fit(networks[side], model, records)
         first[side] = time.process_time() - begin
-    records = model.records(STEPS * model.lot)
+    records = model.records(LEAST_STEPS * model.lot)
+    begin = time.process_time()
+    sides.fit(networks[PLAIN], model, records)
+    steps = int(np.clip(EPOCH_S * LEAST_STEPS / (time.process_time() - begin), LEAST_STEPS, MOST_STEPS))
+    records = model.records(steps * model.lot)
     fits = {side: functools.partial(sides.fit, networks[side], model, records, EPOCHS) for side in sides.SIDES}
     for fit in fits.values():
         fit()
-    found = sides.timed_fits(fits, dict.fromkeys(fits, STEPS), REPEATS, "cpu")
+    found = sides.timed_fits(fits, dict.fromkeys(fits, steps), REPEATS, "cpu")
     return {"first_fit_s": first, "step_ms": {side: found[side]["cpu_ms"]["median"] for side in sides.SIDES}}
 
 

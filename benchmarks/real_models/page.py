@@ -25,7 +25,8 @@ records. Each is trained by plain Keras, then with one thing changed: the optimi
   in float32 was 8e-4 away from brute force in float64, tfdp's step 8e-6.
 * **rules**: how many of the model's layers with weights have a rule of their family ("fast"); the others are run one example at a time
   by themselves ("universal"), or the model as a whole is ("whole"). The self-proof before the first step decides.
-* **step**: CPU time of a step through `fit`, private over plain (Adam).
+* **step**: CPU time of a step through `fit`, private over plain (Adam). Plain Keras sets up its input in every epoch, tfdp once in a fit: where
+  epochs are short (4 to 64 steps here), that is why some ratios are below 1.
 * **first fit**: CPU time of the first call of `fit`, of one step, plain and private: tracing, and the self-proof.
 * **memory**: growth of a process that trains, plain and private.
 
