@@ -76,8 +76,7 @@ class Independence:
         view = self._first_view(plan) if view is None else view
         if not self._knows_the_integers:
             self.trial.state.also(view.graph.variables)
-            most, compared = max(self.lot_size, ROWS), compared_with(view.graph)
-            self.trial.records.learn(lambda lot: self._bears(view, lot), self._ends(), compared, most)
+            self.trial.records.learn(lambda lot: self._bears(view, lot), self._ends(), compared_with(view.graph))
             self._knows_the_integers = True
         while True:
             try:

@@ -20,7 +20,6 @@ MARKS = (-100, -1, 255)  # what stands for "not counted" in many labels
 FLOAT_MARKS = (math.nan, 0.0, -1.0, -999.0)
 LARGE_LABEL, LARGE_WEIGHT = 1e6, 1e4
 MOST_VALUES = 12  # of the sample, and of what the model compares with, that are tried
-TRIED = 2  # examples by which a value is tried
 
 
 def made_up_records(record_spec: Any, sample: Any, loss_is_finite: Callable[[Any], bool]) -> "Records":
@@ -76,12 +75,12 @@ class Records:
         self._tops: dict[int, int] = {}  # the ends of their ranges
         self.base = self._rows_of_sample(range(ROWS)) if real else self._drawn(ROWS)
 
-    def learn(self, runs: Callable[[Any], bool], ends: Iterable[int], compared: Iterable[float], most: int) -> None:
+    def learn(self, runs: Callable[[Any], bool], ends: Iterable[int], compared: Iterable[float]) -> None:
         """Find which integers the model takes: marks, what the model is ``compared`` with, values of the sample, and the ``ends``
         of its tables and classes. Draw the base anew of them, if it is made up.
 
-        A value is tried at every other place of an example, beside an ordinary one: negative ones each by itself, then the others from
-        the largest on. Below one that runs all are tried together, by at most so many examples at once.
+        A value is tried at every other place of an example: negative ones each by itself, then the others from the largest on. Below
+        one that runs several are tried together.
         """
         self._compared = sorted(v for v in compared if not math.isnan(v))[:MOST_VALUES]
         near = {int(v) + step for v in self._compared if abs(v) < 2**31 for step in (-1, 0, 1)}
@@ -94,7 +93,7 @@ class Records:
                 left = [v for v in left if v >= 0]
                 while left and not runs(self._with(number, left[-1:])):
                     left.pop()
-                found = [*negative, *self._borne(number, left, runs, max(1, most // TRIED))]
+                found = [*negative, *self._borne(number, left, runs)]
                 self._values[number], self._alone[number] = found, {*found[:1], *found[-1:], *MARKS, *near}
         if self.real:
             return
@@ -219,23 +218,19 @@ class Records:
             values[:, 0] = 1  # 0 is padding to many models, and an example of padding alone may have no defined loss
         return values.astype(dtype)
 
-    def _borne(self, number: int, values: list[int], runs: Callable[[Any], bool], at_once: int) -> list[int]:
-        """Those of these values that the model takes: of many together, and of fewer where it does not run on them."""
-        if not values or (len(values) <= at_once and runs(self._with(number, values))):
+    def _borne(self, number: int, values: list[int], runs: Callable[[Any], bool]) -> list[int]:
+        """Those of these values that the model takes: of several together, and of fewer where it does not run on them."""
+        if not values or (len(values) <= ROWS and runs(self._with(number, values))):
             return values
         half = len(values) // 2
-        return (
-            [v for part in (values[:half], values[half:]) for v in self._borne(number, part, runs, at_once)]
-            if half
-            else []
-        )
+        return [v for part in (values[:half], values[half:]) for v in self._borne(number, part, runs)] if half else []
 
     def _with(self, number: int, values: list[int]) -> Any:
-        """Two of the base's examples for each value, which stands at every other place of a leaf in the second one."""
-        lot = self.rows(list(range(TRIED)) * len(values))
+        """The base, or one example of it for one value: no other sizes, because libraries keep memory for every size that they have met."""
+        lot = self.rows(range(ROWS if len(values) > 1 else 1))
         leaves = list(keras.tree.flatten(lot))
-        flat = leaves[number].reshape([len(values), TRIED, -1])
-        flat[:, 1, ::2] = np.reshape(values, [-1, 1])
+        flat = leaves[number].reshape([size_of(lot), -1])
+        flat[:, ::2] = np.resize(values, [size_of(lot), 1])
         return keras.tree.pack_sequence_as(lot, leaves)
 
     def _set(self, others: Any, number: int, values: list[int]) -> Any:
