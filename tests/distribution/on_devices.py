@@ -73,6 +73,14 @@ def three_records_on_four() -> list:
     return cases.as_lists(model.get_weights())
 
 
+def compiled_again() -> list:
+    model = None
+    for _ in range(2):
+        model = private(2, model=lambda known=model: known or tiny.linear())
+        tiny.train(model)
+    return cases.as_lists(model.get_weights())
+
+
 def empty_lots() -> dict:
     """The rate is so small that no record is ever drawn."""
     model = private(2, tiny.noisy)
@@ -344,6 +352,7 @@ def all_cases() -> dict:
     for case in (
         epoch_of_poisson_lots,
         three_records_on_four,
+        compiled_again,
         empty_lots,
         on_a_support,
         budget_and_dropout,

@@ -49,6 +49,12 @@ def test_three_records_on_four_replicas_are_three_records(on_devices):
     on_paper.assert_close(of(on_devices, "three_records_on_four"), expected)
 
 
+def test_a_model_that_is_compiled_again_goes_on(on_devices):
+    """What was proven of its replicas is compared with what they do now."""
+    expected = tiny.after_sgd(tiny.linear().get_weights(), tiny.X, tiny.Y, steps=2)
+    on_paper.assert_close(of(on_devices, "compiled_again"), expected)
+
+
 def test_empty_lots_are_noised_and_counted(on_devices):
     found = of(on_devices, "empty_lots")
     assert np.all(np.isfinite(found["moves"])) and np.all(np.asarray(found["moves"]) != 0)

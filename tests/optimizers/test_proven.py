@@ -30,6 +30,16 @@ class Scaled(layers.Layer):
         return self.factor * x - (100.0 * tf.reduce_mean(x, 0) if self.mixes else 0.0)
 
 
+class Unused(layers.Layer):
+    """Has a weight that it does not use, and one that it does."""
+
+    def build(self, shape):
+        self.unused, self.used = (self.add_weight(shape=shape[1:], initializer="ones") for _ in range(2))
+
+    def call(self, x):
+        return x * self.used
+
+
 class Proofs:
     """Counts them."""
 
@@ -111,6 +121,18 @@ def test_other_records_or_another_lot_size_ask_for_a_new_proof(proofs, given):
     compiled(model)
     fitted(model, **given)
     assert proofs.count == 2
+
+
+def test_another_weight_that_is_trained_asks_for_a_new_proof_and_moves(proofs):
+    layer = Unused()
+    model = keras.Sequential([keras.Input((D,)), layer, layers.Dense(1)])
+    for trained in (layer.unused, layer.used):
+        layer.unused.trainable, layer.used.trainable = (v is trained for v in (layer.unused, layer.used))
+        compiled(model)
+        before = layer.used.numpy()
+        fitted(model)
+    assert proofs.count == 2
+    assert np.all(layer.used.numpy() != before)
 
 
 def test_a_layer_that_mixes_since_the_proof_is_refused(proofs):

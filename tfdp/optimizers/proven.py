@@ -37,7 +37,7 @@ def given_to_proof(model: keras.Model, record_spec: Any, rows: int) -> list:
     layers = all_layers(model)
     settings = [str(record_spec), rows, bool(model.jit_compile)]
     settings += [(layer.trainable, layer.compute_dtype) for layer in layers]
-    return [*settings, *layers, *model.variables]
+    return [*settings, *layers, *model.variables, *model.trainable_variables]
 
 
 def same(one: list, other: list) -> bool:

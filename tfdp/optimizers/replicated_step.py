@@ -123,6 +123,11 @@ class _CoreOfReplica:
     def digests(self) -> set[str]:
         return {core.digest() for core in self._cores.values()}
 
+    def is_same_as(self, other: "_CoreOfReplica") -> bool:
+        """Whether each replica's core is the same as that replica's in the other."""
+        both = self._cores.keys() == other._cores.keys()
+        return both and all(core.is_same_as(other._cores[replica]) for replica, core in self._cores.items())
+
     def __call__(self, *arguments: Any) -> Any:
         return self._cores[_replica()](*arguments)
 
