@@ -280,6 +280,14 @@ def larger_than(size: int) -> int:
     return size + math.ceil(4 * math.sqrt(size))
 
 
+def all_moved(rows: int, seed: int) -> np.ndarray:
+    """An order that moves all rows in one cycle: whichever places are treated in their own way, some row comes there or leaves."""
+    cycle = np.random.default_rng(seed).permutation(rows)
+    order = np.empty(rows, int)
+    order[cycle] = np.roll(cycle, 1)
+    return order
+
+
 def size_of(record: Any) -> int:
     """How many examples a lot has."""
     return next(len(leaf) for leaf in keras.tree.flatten(record) if leaf is not None)
