@@ -20,14 +20,17 @@ Y = RANDOM.normal(size=(SIZE, 1)).astype("float32")
 
 
 class Scaled(layers.Layer):
-    """Multiplies by a tensor that is no weight; takes the lot's mean off, if it is told to."""
+    """Multiplies by a tensor that is no weight; takes the lot's mean off, if it is told to in Python, or by a number that is not
+    trained."""
 
     def __init__(self):
         super().__init__()
         self.factor, self.mixes = tf.constant(2.0), False
+        self.mode = self.add_weight(shape=(), initializer="zeros", dtype="int32", trainable=False)
 
     def call(self, x):
-        return self.factor * x - (100.0 * tf.reduce_mean(x, 0) if self.mixes else 0.0)
+        x = self.factor * x - (100.0 * tf.reduce_mean(x, 0) if self.mixes else 0.0)
+        return tf.cond(tf.equal(self.mode, 7), lambda: x - tf.reduce_mean(x, 0), lambda: tf.identity(x))
 
 
 class Unused(layers.Layer):
@@ -135,11 +138,18 @@ def test_another_weight_that_is_trained_asks_for_a_new_proof_and_moves(proofs):
     assert np.all(layer.used.numpy() != before)
 
 
-def test_a_layer_that_mixes_since_the_proof_is_refused(proofs):
+MIXING: dict[str, Callable[[Scaled], None]] = {
+    "in Python": lambda layer: setattr(layer, "mixes", True),
+    "by a variable": lambda layer: layer.mode.assign(7),
+}
+
+
+@pytest.mark.parametrize("begins", MIXING.values(), ids=MIXING)
+def test_a_layer_that_mixes_since_the_proof_is_refused(proofs, begins):
     model = built()
     compiled(model)
     fitted(model)
-    model.layers[0].mixes = True
+    begins(model.layers[0])
     compiled(model)
     before = flat_weights(model)
     with pytest.raises(MixesExamples):

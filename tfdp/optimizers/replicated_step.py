@@ -3,6 +3,7 @@
 import contextlib
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.random import seed_generator
@@ -127,6 +128,9 @@ class _CoreOfReplica:
         """Whether each replica's core is the same as that replica's in the other."""
         both = self._cores.keys() == other._cores.keys()
         return both and all(core.is_same_as(other._cores[replica]) for replica, core in self._cores.items())
+
+    def untrained_values(self) -> list[np.ndarray]:
+        return [value for core in self._cores.values() for value in core.untrained_values()]
 
     def __call__(self, *arguments: Any) -> Any:
         return self._cores[_replica()](*arguments)
