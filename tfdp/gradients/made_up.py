@@ -158,7 +158,7 @@ class Records:
         if self._has_floats(2):
             for value in (0.0, LARGE_WEIGHT):
                 yield company("weights of all sizes", all_of(2, value), made_up)
-        for values in itertools.zip_longest(*(self._groups(number, rest) for number in self._values)):
+        for values in itertools.zip_longest(*(self._groups(number, rest // TRIED) for number in self._values)):
             sets = [(number, group) for number, group in zip(self._values, values, strict=True) if group]
             each = tuple(company("integers of their range", self._set(others, *one), False) for one in sets)
             together = others
@@ -166,10 +166,11 @@ class Records:
                 together = self._set(together, number, group)
             yield Company(each[0].name, _joined(self.rows(range(kept)), together), False, each if len(sets) > 1 else ())
 
-    def _groups(self, number: int, rows: int) -> list[list[int]]:
-        """The values of a leaf: those that may mean something each by itself, the others several in a lot."""
+    def _groups(self, number: int, most: int) -> list[list[int]]:
+        """The values of a leaf: those that may mean something each by itself, of the others so many in a lot that each has several
+        examples."""
         ordinary = [value for value in self._values[number] if value not in self._alone[number]]
-        groups = [ordinary[start : start + rows] for start in range(0, len(ordinary), rows)]
+        groups = [ordinary[start : start + most] for start in range(0, len(ordinary), most)]
         return [[value] for value in self._values[number] if value in self._alone[number]] + groups
 
     def _others(self, rows: int) -> Any:
