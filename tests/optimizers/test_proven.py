@@ -33,6 +33,18 @@ class Scaled(layers.Layer):
         return tf.cond(tf.equal(self.mode, 7), lambda: x - tf.reduce_mean(x, 0), lambda: tf.identity(x))
 
 
+class LooksUp(layers.Layer):
+    """In a table that says whether the lot's mean is added."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
+
+    def call(self, x):
+        mixes = tf.reshape(self.table.lookup(tf.zeros([1], tf.int64)), []) > 0
+        return tf.cond(mixes, lambda: x + tf.reduce_mean(x, 0), lambda: tf.identity(x))
+
+
 class Unused(layers.Layer):
     """Has a weight that it does not use, and one that it does."""
 
@@ -155,6 +167,17 @@ def test_a_layer_that_mixes_since_the_proof_is_refused(proofs, begins):
     with pytest.raises(MixesExamples):
         fitted(model)
     np.testing.assert_array_equal(flat_weights(model), before)
+
+
+def test_a_table_that_was_filled_since_the_proof_is_looked_at_again(proofs):
+    layer = LooksUp()
+    model = keras.Sequential([keras.Input((D,)), layer, layers.Dense(1)])
+    compiled(model)
+    fitted(model)
+    layer.table.insert(tf.zeros([1], tf.int64), tf.ones([1], tf.int64))
+    compiled(model)
+    with pytest.raises(MixesExamples):
+        fitted(model)
 
 
 def test_a_refused_fit_leaves_no_proof_behind(proofs):
