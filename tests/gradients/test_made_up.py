@@ -41,6 +41,13 @@ def test_the_examples_that_stay_are_the_base_s_in_all_company():
             np.testing.assert_array_equal(part[:KEPT], base[:KEPT])
 
 
+def test_each_value_has_several_examples_of_a_lot():
+    """Some layers mix only examples that are equal."""
+    lots = [company.lot for company in learned(64).companies(KEPT)]
+    for value in (3, CLASSES - 1, 19, TABLE - 1):
+        assert any(np.sum(np.all(ids[KEPT:] == value, 1)) > 1 for ids, _ in lots)
+
+
 def test_integers_of_several_parts_that_are_tried_together_can_be_tried_one_part_after_the_other():
     together = [company for company in learned().companies(KEPT) if company.instead]
     assert together

@@ -56,6 +56,22 @@ def test_marks_are_tried_where_features_have_to_be_positive():
         prove(model, (SPEC[0], tf.TensorSpec([None, 1], tf.int32)), lot_size=16)
 
 
+class MovesTheMiddle(layers.Layer):
+    """Once its weights, which are not trained, are not 0."""
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=shape[1:], initializer="zeros", trainable=False)
+
+    def call(self, x):
+        rows = tf.shape(x)[0]
+        return x + tf.one_hot([rows // 2], rows, axis=0) * self.scale
+
+
+def test_a_layer_that_treats_one_place_in_its_own_way_at_other_weights_is_refused():
+    with pytest.raises(MixesExamples):
+        prove(compiled(MovesTheMiddle()), SPEC, lot_size=16)
+
+
 class CentresGroups(layers.Layer):
     """Where the lot can be cut into groups of this size."""
 

@@ -20,14 +20,39 @@ Y = RANDOM.normal(size=(SIZE, 1)).astype("float32")
 
 
 class Scaled(layers.Layer):
-    """Multiplies by a tensor that is no weight; takes the lot's mean off, if it is told to."""
+    """Multiplies by a tensor that is no weight; takes the lot's mean off, if it is told to in Python, or by a number that is not
+    trained."""
 
     def __init__(self):
         super().__init__()
         self.factor, self.mixes = tf.constant(2.0), False
+        self.mode = self.add_weight(shape=(), initializer="zeros", dtype="int32", trainable=False)
 
     def call(self, x):
-        return self.factor * x - (100.0 * tf.reduce_mean(x, 0) if self.mixes else 0.0)
+        x = self.factor * x - (100.0 * tf.reduce_mean(x, 0) if self.mixes else 0.0)
+        return tf.cond(tf.equal(self.mode, 7), lambda: x - tf.reduce_mean(x, 0), lambda: tf.identity(x))
+
+
+class LooksUp(layers.Layer):
+    """In a table that says whether the lot's mean is added."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
+
+    def call(self, x):
+        mixes = tf.reshape(self.table.lookup(tf.zeros([1], tf.int64)), []) > 0
+        return tf.cond(mixes, lambda: x + tf.reduce_mean(x, 0), lambda: tf.identity(x))
+
+
+class Unused(layers.Layer):
+    """Has a weight that it does not use, and one that it does."""
+
+    def build(self, shape):
+        self.unused, self.used = (self.add_weight(shape=shape[1:], initializer="ones") for _ in range(2))
+
+    def call(self, x):
+        return x * self.used
 
 
 class Proofs:
@@ -113,16 +138,46 @@ def test_other_records_or_another_lot_size_ask_for_a_new_proof(proofs, given):
     assert proofs.count == 2
 
 
-def test_a_layer_that_mixes_since_the_proof_is_refused(proofs):
+def test_another_weight_that_is_trained_asks_for_a_new_proof_and_moves(proofs):
+    layer = Unused()
+    model = keras.Sequential([keras.Input((D,)), layer, layers.Dense(1)])
+    for trained in (layer.unused, layer.used):
+        layer.unused.trainable, layer.used.trainable = (v is trained for v in (layer.unused, layer.used))
+        compiled(model)
+        before = layer.used.numpy()
+        fitted(model)
+    assert proofs.count == 2
+    assert np.all(layer.used.numpy() != before)
+
+
+MIXING: dict[str, Callable[[Scaled], None]] = {
+    "in Python": lambda layer: setattr(layer, "mixes", True),
+    "by a variable": lambda layer: layer.mode.assign(7),
+}
+
+
+@pytest.mark.parametrize("begins", MIXING.values(), ids=MIXING)
+def test_a_layer_that_mixes_since_the_proof_is_refused(proofs, begins):
     model = built()
     compiled(model)
     fitted(model)
-    model.layers[0].mixes = True
+    begins(model.layers[0])
     compiled(model)
     before = flat_weights(model)
     with pytest.raises(MixesExamples):
         fitted(model)
     np.testing.assert_array_equal(flat_weights(model), before)
+
+
+def test_a_table_that_was_filled_since_the_proof_is_looked_at_again(proofs):
+    layer = LooksUp()
+    model = keras.Sequential([keras.Input((D,)), layer, layers.Dense(1)])
+    compiled(model)
+    fitted(model)
+    layer.table.insert(tf.zeros([1], tf.int64), tf.ones([1], tf.int64))
+    compiled(model)
+    with pytest.raises(MixesExamples):
+        fitted(model)
 
 
 def test_a_refused_fit_leaves_no_proof_behind(proofs):

@@ -20,6 +20,7 @@ MARKS = (-100, -1, 255)  # what stands for "not counted" in many labels
 FLOAT_MARKS = (math.nan, 0.0, -1.0, -999.0)
 LARGE_LABEL, LARGE_WEIGHT = 1e6, 1e4
 MOST_VALUES = 12  # of the sample, and of what the model compares with, that are tried
+ALIKE = 2  # examples of company with the same value, at least
 
 
 def made_up_records(record_spec: Any, sample: Any, loss_is_finite: Callable[[Any], bool]) -> "Records":
@@ -157,7 +158,7 @@ class Records:
         if self._has_floats(2):
             for value in (0.0, LARGE_WEIGHT):
                 yield company("weights of all sizes", all_of(2, value), made_up)
-        for values in itertools.zip_longest(*(self._groups(number, rest) for number in self._values)):
+        for values in itertools.zip_longest(*(self._groups(number, rest // ALIKE) for number in self._values)):
             sets = [(number, group) for number, group in zip(self._values, values, strict=True) if group]
             each = tuple(company("integers of their range", self._set(others, *one), False) for one in sets)
             together = others
@@ -165,10 +166,11 @@ class Records:
                 together = self._set(together, number, group)
             yield Company(each[0].name, _joined(self.rows(range(kept)), together), False, each if len(sets) > 1 else ())
 
-    def _groups(self, number: int, rows: int) -> list[list[int]]:
-        """The values of a leaf: those that may mean something each by itself, the others several in a lot."""
+    def _groups(self, number: int, most: int) -> list[list[int]]:
+        """The values of a leaf: those that may mean something each by itself, of the others so many in a lot that each has several
+        examples."""
         ordinary = [value for value in self._values[number] if value not in self._alone[number]]
-        groups = [ordinary[start : start + rows] for start in range(0, len(ordinary), rows)]
+        groups = [ordinary[start : start + most] for start in range(0, len(ordinary), most)]
         return [[value] for value in self._values[number] if value in self._alone[number]] + groups
 
     def _others(self, rows: int) -> Any:
@@ -273,6 +275,14 @@ class Records:
 def larger_than(size: int) -> int:
     """A lot somewhat larger than expected: four standard deviations of its size."""
     return size + math.ceil(4 * math.sqrt(size))
+
+
+def all_moved(rows: int, seed: int) -> np.ndarray:
+    """An order that moves all rows in one cycle: whichever places are treated in their own way, some row comes there or leaves."""
+    cycle = np.random.default_rng(seed).permutation(rows)
+    order = np.empty(rows, int)
+    order[cycle] = np.roll(cycle, 1)
+    return order
 
 
 def size_of(record: Any) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tfdp.gradients import Plan, lot_gradients
@@ -11,7 +12,7 @@ from tfdp.gradients.compilation import compiling
 from tfdp.gradients.draws import SEED
 from tfdp.gradients.layer_tree import map_tensors
 from tfdp.gradients.once import computed_once
-from tfdp.gradients.state import check_model
+from tfdp.gradients.state import check_model, handles, metrics_of
 from tfdp.gradients.traced import digest
 from tfdp.mechanisms import SecretGenerator
 from tfdp.mechanisms.gaussian import if_any
@@ -86,14 +87,23 @@ class Core:
         return digest(self._function.graph)
 
     def is_same_as(self, other: "Core") -> bool:
-        """Whether both do the same with the very same variables and tensors from outside of the graph."""
-        own, others = (core._function.graph.captures for core in (self, other))
+        """Whether both do the same with the very same variables and tensors from outside of the graph. Never where they read something
+        else, such as a table of keys and values: it may have been filled anew."""
+        own, others = ([outside for outside, _ in core._function.graph.captures] for core in (self, other))
+        variables = handles(self._function.graph.variables)
         return (
             len(own) == len(others)
-            and all(a is b for (a, _), (b, _) in zip(own, others, strict=True))
+            and all(a is b for a, b in zip(own, others, strict=True))
+            and all(id(a) in variables for a in own if a.dtype == tf.resource)
             and self._draws == other._draws
             and self.digest() == other.digest()
         )
+
+    def untrained_values(self) -> list[np.ndarray]:
+        """Of variables that it reads and no step moves."""
+        moving = [*(v.value for v in self._model.trainable_variables), *metrics_of(self._model), *self._seeds]
+        moving = handles(moving)
+        return [v.numpy() for v in self._function.graph.variables if id(v.handle) not in moving]
 
     @property
     def arguments_and_results(self) -> tuple[Any, Any, Any]:

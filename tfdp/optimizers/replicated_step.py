@@ -3,6 +3,7 @@
 import contextlib
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from keras.src.backend.common import global_state
 from keras.src.random import seed_generator
@@ -40,10 +41,6 @@ class ReplicatedStep(PrivateStep):
     def _share_seeds(self) -> None:
         # Keras keeps one generator for each thread, and each replica is traced in a thread of its own.
         global_state.set_global_attribute(seed_generator.GLOBAL_SEED_GENERATOR, self._shared_seeds)
-
-    def _is_proven(self) -> bool:
-        """Each replica reads copies of its own: cores on several devices are compared with what was proven just before."""
-        return False
 
     @property
     def _cut(self) -> str:
@@ -126,6 +123,14 @@ class _CoreOfReplica:
 
     def digests(self) -> set[str]:
         return {core.digest() for core in self._cores.values()}
+
+    def is_same_as(self, other: "_CoreOfReplica") -> bool:
+        """Whether each replica's core is the same as that replica's in the other."""
+        both = self._cores.keys() == other._cores.keys()
+        return both and all(core.is_same_as(other._cores[replica]) for replica, core in self._cores.items())
+
+    def untrained_values(self) -> list[np.ndarray]:
+        return [value for core in self._cores.values() for value in core.untrained_values()]
 
     def __call__(self, *arguments: Any) -> Any:
         return self._cores[_replica()](*arguments)

@@ -88,7 +88,7 @@ class PrivateStep:
             self.core = self._new_core(self._traced)
         except Exception:  # what is wrong, the proof can say
             return False
-        return self.core.is_same_as(known.core)
+        return known.holds_for(self.core)
 
     @property
     def _cut(self) -> str | None:

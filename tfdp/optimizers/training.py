@@ -27,7 +27,7 @@ from tfdp.optimizers.full_pass import FullPass, check_full_gradient
 from tfdp.optimizers.past import OpenLine
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.progress import told_if_long
-from tfdp.optimizers.proven import Proven, digest_of, given_to_proof, same
+from tfdp.optimizers.proven import Proven, given_to_proof, same
 from tfdp.optimizers.replicas import Replicas, replicas_of
 from tfdp.optimizers.replicated_step import ReplicatedStep
 from tfdp.optimizers.run import Opening, Run
@@ -129,7 +129,7 @@ class PrivateTraining:
             self._step, self._about, self._proven = None, about, None
             with told_if_long(model, arguments["verbose"]):
                 self._step = kind(model, optimizer, lots.record_spec, lots.batch_size, prover, known)
-            self._proven = Proven(given, digest_of(sample), self._step.plan, self._step.core)
+            self._proven = Proven(given, sample, self._step.plan, self._step.core)
             self._full_pass = None
             model.train_function = None
         arguments["callbacks"] = callbacks = _with_ours_first(arguments["callbacks"], self._opening())
