@@ -43,7 +43,7 @@ def test_the_examples_that_stay_are_the_base_s_in_all_company():
 
 def test_each_value_has_several_examples_of_a_lot():
     """Some layers mix only examples that are equal."""
-    lots = [company.lot for company in learned(64).companies(KEPT)]
+    lots = [company.lot for company in learned().companies(KEPT)]
     for value in (3, CLASSES - 1, 19, TABLE - 1):
         assert any(np.sum(np.all(ids[KEPT:] == value, 1)) > 1 for ids, _ in lots)
 
