@@ -25,22 +25,25 @@ records. Each is trained by plain Keras, then with one thing changed: the optimi
   in float32 was 8e-4 away from brute force in float64, tfdp's step 8e-6.
 * **rules**: how many of the model's layers with weights have a rule of their family ("fast"); the others are run one example at a time
   by themselves ("universal"), or the model as a whole is ("whole"). The self-proof before the first step decides.
-* **step**: CPU time of a step through `fit`, private over plain (Adam). Plain Keras sets up its input in every epoch, tfdp once in a fit: where
+* **step**, where it was measured: CPU time of a step through `fit`, private over plain (Adam). Plain Keras sets up its input in every epoch, tfdp once in a fit: where
   epochs are short (4 to 64 steps here), that is why some ratios are below 1.
-* **first fit**: CPU time of the first call of `fit`, of one step, plain and private: tracing, and the self-proof.
-* **memory**: growth of a process that trains, plain and private.
+* **first fit**, likewise: CPU time of the first call of `fit`, of one step, plain and private: tracing, and the self-proof.
+* **memory**, likewise: growth of a process that trains, plain and private.
 
 {summary}
 """
 
 
 def page(models: Iterable[RealModel], found: dict[str, dict]) -> str:
+    """Columns in which nothing was measured are left out."""
     models = list(models)
     parts = [INTRODUCTION.format(count=len(models), summary=summary(models, found))]
+    rows = {model.name: row(model, found.get(model.name, {})) for model in models}
+    shown = [number for number in range(len(COLUMNS)) if any(cells[number] for cells in rows.values())]
     for kind, title in KINDS.items():
-        rows = [row(model, found.get(model.name, {})) for model in models if model.kind == kind]
-        lines = [COLUMNS, ["---"] * len(COLUMNS), *rows]
-        parts.append(f"## {title}\n\n" + "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n")
+        lines = [COLUMNS, ["---"] * len(COLUMNS), *(rows[model.name] for model in models if model.kind == kind)]
+        table = "\n".join(f"| {' | '.join(line[number] for number in shown)} |" for line in lines)
+        parts.append(f"## {title}\n\n{table}\n")
     return "\n".join(parts)
 
 
