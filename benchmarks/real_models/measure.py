@@ -25,7 +25,11 @@ from tfdp.optimizers.hook import training_of
 
 RECORDS = 8  # that are compared with brute force
 EPOCHS, REPEATS = 3, 2
-MOST_STEPS, LEAST_STEPS, EPOCH_S = 64, 4, 0.5  # of an epoch: many where they are short, so that what an epoch costs once weighs little
+MOST_STEPS, LEAST_STEPS, EPOCH_S = (
+    64,
+    4,
+    0.5,
+)  # of an epoch: many where they are short, so that what an epoch costs once weighs little
 OPTIMIZER = "adam"
 
 
