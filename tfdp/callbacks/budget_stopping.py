@@ -2,7 +2,7 @@
 
 import math
 
-from tfdp.accounting import Budget, Ledger, NotPrivateEvent
+from tfdp.accounting import Budget, NotPrivateEvent
 from tfdp.accounting.claims import rounded_up
 from tfdp.callbacks.privacy_logger import PrivacyLogger
 
@@ -58,8 +58,7 @@ class BudgetStopping(PrivacyLogger):
         run, book = self.training.run, self.training.optimizer.book
         if run.keep_within(self.budget) > run.began_at or run.planned_end == run.began_at or book.steps:
             return
-        event = run.event.at_worst
-        cost = self.budget.epsilon(Ledger().record(event, self.training.lots.sampling, 1))
+        cost = self.budget.epsilon(run.first_step())
         if math.isinf(cost):
             raise ValueError(f"Nothing was trained, because not one step fits: {self._reason()}.")
         raise ValueError(

@@ -53,7 +53,7 @@ class PrivateTraining:
         self._about: list = []
         self._full_pass: FullPass | None = None
         self.run: Run | None = None  # while fit runs
-        self.lots: PoissonBatches | DeclaredDataset | None = None  # while fit runs
+        self._lots: PoissonBatches | DeclaredDataset | None = None  # while fit runs
         self._replicas: Replicas | None = None
         self._alone = threading.Lock()  # held while fit runs, from its first line on
         self._records: int | None = None
@@ -135,7 +135,7 @@ class PrivateTraining:
             model.train_function = None
         arguments["callbacks"] = callbacks = _with_ours_first(arguments["callbacks"], self._opening())
         try:
-            self.lots = lots
+            self._lots = lots
             self.run = self._planned_run(lots, arguments, validated)
             if optimizer.budget is not None:
                 self.warn_of_large_delta(optimizer.budget.delta)
@@ -148,7 +148,7 @@ class PrivateTraining:
         finally:
             self._step.close()
             optimizer.book.close()
-            self.run = self.lots = None
+            self.run = self._lots = None
             if self._full_pass is not None:
                 self._full_pass.close()
             if isinstance(callbacks, keras.callbacks.CallbackList):  # the caller's own, for the next fit as well
@@ -217,10 +217,10 @@ class PrivateTraining:
         optimizer, run = self.optimizer, self.run
         weights = [v.numpy().tobytes() for v in (*self.model.weights, *optimizer.variables)]
         return {
-            "records": self.lots.fingerprint(),
+            "records": self._lots.fingerprint(),
             "weights": b"".join(weights),
             "ledger": optimizer.ledger.to_json().encode(),
-            "noise": repr((run.event, optimizer.mechanism.l2_norm_clip, self.lots.sampling)).encode(),
+            "noise": repr((run.event, optimizer.mechanism.l2_norm_clip, self._lots.sampling)).encode(),
             "plan": repr((epoch, run.planned_end - run.began_at, run.limit - run.began_at)).encode(),
         }
 
