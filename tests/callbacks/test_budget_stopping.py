@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import re
 
 import keras
 import numpy as np
@@ -156,9 +157,20 @@ def test_it_says_in_one_line_why_it_stopped(capsys):
 )
 def test_without_secret_noise_no_step_keeps_to_a_budget(optimizer, reason):
     model, stop = tiny.private(optimizer()), BudgetStopping(8.0, 1e-5)
-    with tiny.nothing_moves(model):
+    with tiny.nothing_moves(model), pytest.raises(ValueError, match=f"Nothing was trained.*{reason}"):
         tiny.train(model, callbacks=[stop])
-    assert reason in stop.stopped_because
+
+
+def test_a_budget_too_small_for_the_first_step_is_refused_with_what_that_costs():
+    model = model_with()
+    with tiny.nothing_moves(model), pytest.raises(ValueError, match="not one step fits") as refused:
+        fit(model, BudgetStopping(0.01, 1e-5))
+    cost = float(re.search(r"alone costs (\d+\.\d+)\.", str(refused.value)).group(1))
+    assert spent((0.05, 2.0, 1)) <= cost <= 1.01 * spent((0.05, 2.0, 1))
+    fit(model, BudgetStopping(1.0, 1e-5))  # the refused fit left nothing behind
+    assert model.optimizer.ledger.steps == 82
+    fit(model, BudgetStopping(1.0, 1e-5))  # what was spent by a run is no error
+    assert model.optimizer.ledger.steps == 82
 
 
 def test_an_ordinary_model_has_no_budget():
@@ -199,7 +211,7 @@ def test_a_full_batch_is_priced_without_sampling():
 
 
 @pytest.mark.parametrize("accountant", ["pld", "rdp"])
-@pytest.mark.parametrize(("every", "target"), [(None, 1.0), (7, 0.8), (1, 0.6), (None, 0.05)])
+@pytest.mark.parametrize(("every", "target"), [(None, 1.0), (7, 0.8), (1, 0.6)])
 def test_full_gradients_are_within_the_budget_too(every, target, accountant):
     noise = {"noise_multiplier": 2.0, "direction_noise_multiplier": 40.0, "direction_steps": every}
     optimizer = tfdp.DirectionalDPSGD(0.1, l2_norm_clip=1.0, direction="full_gradient", **noise)
@@ -217,5 +229,14 @@ def test_full_gradients_are_within_the_budget_too(every, target, accountant):
     assert full == -(-steps // every)
     assert int(optimizer.iterations) == steps
     assert cost(steps) <= target
-    if steps:
-        assert cost(steps + 1) > target * (1 - 1e-3)
+    assert cost(steps + 1) > target * (1 - 1e-3)
+
+
+def test_a_budget_below_the_first_full_gradient_is_refused():
+    noise = {"noise_multiplier": 2.0, "direction_noise_multiplier": 40.0}
+    model = tiny.private(tfdp.DirectionalDPSGD(0.1, l2_norm_clip=1.0, direction="full_gradient", **noise))
+    before = model.get_weights()
+    with pytest.raises(ValueError, match="not one step fits"):
+        fit(model, BudgetStopping(0.05, 1e-5))
+    assert model.optimizer.ledger.steps == 0
+    np.testing.assert_array_equal(model.get_weights()[0], before[0])

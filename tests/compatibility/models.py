@@ -300,7 +300,20 @@ def files():
         model.load_weights(f"{folder}/model.weights.h5")
 
 
-@case(SAVING, "legacy .h5 files, pickle, `copy.deepcopy`, `clone_model` and `compile` again")
+@case(SAVING, "training on from a legacy .h5 file (its weights load; it has no ledger)")
+def legacy():
+    model = compiled(loss=keras.losses.MeanSquaredError())
+    train(model)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(f"{folder}/model.h5")
+        loaded = keras.models.load_model(f"{folder}/model.h5")
+    for kept, weights in zip(loaded.get_weights(), model.get_weights(), strict=True):
+        assert (kept == weights).all()
+    assert tfdp.privacy_statement(loaded).epsilon is None
+    train(loaded)
+
+
+@case(SAVING, "pickle, `copy.deepcopy`, `clone_model` and `compile` again")
 def copies():
     model = shared()
     train(model)

@@ -401,3 +401,31 @@ def test_what_keras_makes_of_files_and_series_is_drawn_from_and_a_lot_of_all_is_
     assert rows_of([lots.head(100)]) == rows_of(dataset)
     assert isinstance(lots.sampling, Poisson if lots.batch_size < lots.size else FullBatch)
     assert f"{OWN_ELEMENT}." in lots.unchecked
+
+
+def generated():
+    return Dataset.from_generator(lambda: iter(range(9)), output_signature=tf.TensorSpec([], tf.int64))
+
+
+NAMED = {
+    "from_generator() have no numbers": lambda: generated().batch(3),
+    "interleave() have no numbers": lambda: records().interleave(lambda i, v: Dataset.range(i)).batch(3),
+    r"flat_map\(\) have no numbers": lambda: records().flat_map(lambda i, v: Dataset.range(i)).batch(3),
+    r"Put skip\(\) before shuffle\(\)": lambda: records().shuffle(9).skip(2).batch(3).map(lambda i, v: (i, v)),
+}
+
+
+@pytest.mark.parametrize("words", NAMED)
+def test_a_refusal_names_what_was_written_and_shows_no_second_error(words):
+    with pytest.raises(ValueError, match=words.replace("()", r"\(\)")) as refused:
+        understood(NAMED[words]())
+    assert refused.value.__suppress_context__ and refused.value.__cause__ is None
+
+
+def test_reading_records_anew_in_each_fit_makes_tensorflow_warn_of_nothing(caplog):
+    for _ in range(7):
+        found = understood(records().map(more).shuffle(SIZE).batch(BATCH))
+        for rows in (1, 5, 3):
+            _, values = found.lots._records.read(np.arange(rows))
+            np.testing.assert_array_equal(values, 10 * np.arange(rows) + 1)
+    assert "retracing" not in caplog.text

@@ -160,3 +160,17 @@ def test_a_sample_weight_multiplies_the_example_before_it_is_clipped():
     start = model.get_weights()
     tiny.train(model, sample_weight=sample_weight)
     tiny.assert_weights(model, tiny.after_sgd(start, sample_weight=sample_weight))
+
+
+def test_what_a_dataset_brings_itself_is_left_out_of_fit(model):
+    dataset = tf.data.Dataset.from_tensor_slices((tiny.X, tiny.Y)).batch(4)
+    with pytest.raises(ValueError, match=r"^The dataset is batched already: leave batch_size= out of fit"):
+        model.fit(dataset, batch_size=4)
+    with pytest.raises(ValueError, match="leave y=, batch_size= out of fit"):
+        model.fit(dataset, y=tiny.Y, batch_size=4)
+
+
+def test_texts_given_to_a_model_that_is_not_built_are_named():
+    unbuilt = tiny.private(tiny.noisy(), keras.Sequential([keras.layers.Dense(1)]))
+    with pytest.raises(ValueError, match="x holds texts"):
+        tiny.train(unbuilt, tiny.X.astype(str))

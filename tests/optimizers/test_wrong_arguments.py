@@ -21,7 +21,17 @@ WRONG = {
     "negative noise": ({"l2_norm_clip": 1.0, "noise_multiplier": -0.1}, "noise_multiplier.*at least 0"),
     "noise that is NaN": ({"l2_norm_clip": 1.0, "noise_multiplier": np.nan}, "noise_multiplier.*finite"),
     "neither noise nor target": ({"l2_norm_clip": 1.0}, "exactly one of noise_multiplier= .*target_epsilon="),
-    "both noise and target": ({**PRIVACY, "target_epsilon": 3.0, "delta": 1e-5}, "exactly one of noise_multiplier="),
+    "both noise and target": (
+        {**PRIVACY, "target_epsilon": 3.0, "delta": 1e-5},
+        "exactly one of noise_multiplier=.*both were given",
+    ),
+    "misspelt noise": (
+        {"l2_norm_clip": 1.0, "noise_multiplyer": 1.0},
+        "no argument called noise_multiplyer=. Did you mean noise_multiplier=",
+    ),
+    "misspelt clip": ({"l2_norm": 1.0, "noise_multiplier": 1.0}, "called l2_norm=. Did you mean l2_norm_clip="),
+    "misspelt argument of the inner one": ({**PRIVACY, "weight_decai": 0.1}, "Did you mean weight_decay="),
+    "an argument like no other": ({**PRIVACY, "zzz": 1}, "takes no argument called zzz=.$"),
     "delta of 0": ({**PRIVACY, "delta": 0.0}, "delta.*between 0 and 1"),
     "delta of 1": ({"l2_norm_clip": 1.0, "target_epsilon": 3.0, "delta": 1.0}, "delta.*between 0 and 1"),
     "delta above 1": ({**PRIVACY, "delta": 1.5}, "delta.*between 0 and 1"),
@@ -52,6 +62,21 @@ def test_wrong_arguments_of_an_optimizer(optimizer, case):
     arguments, message = WRONG[case]
     with pytest.raises(ValueError, match=message):
         optimizer(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "misspelt", "meant"),
+    [
+        (tfdp.NoisySGD, "gird", "grid"),
+        (tfdp.DirectionalDPSGD, "moment", "moments"),
+        (tfdp.DirectionalDPSGD, "as_publishd", "as_published"),
+        (tfdp.AdaClipDPAdam, "mean_decai", "mean_decay"),
+        (tfdp.EncodedDPSGD, "codebook", "codebook_size"),
+    ],
+)
+def test_a_misspelt_argument_of_the_mechanism_is_named(optimizer, misspelt, meant):
+    with pytest.raises(ValueError, match=f"{optimizer.__name__} takes no .* {misspelt}=. Did you mean {meant}="):
+        optimizer(**PRIVACY, **{misspelt: 1})
 
 
 @pytest.mark.parametrize("optimizer", [tfdp.NoisyAdam, tfdp.NoisyAdagrad])

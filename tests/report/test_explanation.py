@@ -80,3 +80,14 @@ def test_a_rule_of_ones_own_is_used_and_checked():
         return [(call.layer.w, tfdp.gradients.Materialised(d[0], call.layer.w.shape))]
 
     assert rule_of(Scale()) != "wrong"
+
+
+def test_without_records_it_asks_for_some():
+    with pytest.raises(ValueError, match=r"tfdp\.explain\(model, x, y\)"):
+        tfdp.explain(model())
+
+
+def test_a_cost_that_is_not_counted_is_said_to_be_so():
+    convolutional = keras.Sequential([keras.Input((5, 3)), L.Conv1D(2, 3), L.Flatten(), L.Dense(2)])
+    found = str(tfdp.explain(convolutional, X, Y))
+    assert "?" not in found and "Not counted:" in found

@@ -135,9 +135,9 @@ def test_a_declared_dataset_says_what_was_not_checked():
     model = tiny.private(tiny.noisy())
     model.fit(declared, epochs=2, verbose=0)
     text = " ".join(str(tfdp.privacy_statement(model)).split())
-    assert "declared by the user: batches of 4 of 8 records" in text
+    assert "passes over batches of 4 of 8 records" in text
     for sentence in declared.unchecked:
-        assert f"Unchecked, on the user's word: {sentence}" in text
+        assert f"Assumed, not checked: {sentence}" in text
 
 
 def test_a_target_in_the_renyi_accountant_is_a_claim_that_outlives_changed_settings():

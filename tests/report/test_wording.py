@@ -25,7 +25,7 @@ def everything():
 
 
 @pytest.mark.parametrize(
-    ("made", "most"), [(everything(), 65), (runs.statement(SINGLE), 50), (runs.statement(runs.not_private()), 20)]
+    ("made", "most"), [(everything(), 67), (runs.statement(SINGLE), 50), (runs.statement(runs.not_private()), 20)]
 )
 def test_it_fits_a_page(made, most):
     lines = str(made).splitlines()
@@ -39,7 +39,22 @@ def test_no_epsilon_is_printed_without_its_status(made):
     for text in (flat(made), repr(made)):
         numbers = re.findall(r"(.{0,14})epsilon = ", text)
         assert numbers
-        assert all(re.search(r"(PROVEN|APPROXIMATE|AS PUBLISHED|NONE): $", before) for before in numbers)
+        assert all(re.search(r"(PROVEN|APPROXIMATE|AS PUBLISHED|NONE|Report this): $", before) for before in numbers)
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (runs.statement(SINGLE, delta=1e-5), r"Report this: epsilon = ([\d.]+) at delta = 1e-05 \(proven\)\."),
+        (runs.statement(Ledger()), r"Report this: epsilon = (0) \(proven\)\."),
+        (everything(), "Nothing is proven: the first claim below is APPROXIMATE"),
+        (runs.statement(runs.not_private()), "Nothing is proven: the first claim below is NONE"),
+    ],
+)
+def test_the_number_to_report_comes_first_and_is_not_below_the_proven_one(made, says):
+    found = re.match(f"Privacy statement\n=+\n\n{says}", str(made))
+    assert found and (made.epsilon is None) == says.startswith("Nothing")
+    assert made.epsilon is None or made.epsilon <= float(found.group(1)) <= 1.01 * made.epsilon
 
 
 def test_an_epsilon_is_never_rounded_down():
@@ -60,7 +75,7 @@ def test_an_epsilon_is_never_rounded_down():
         (FullBatch(60000), "each used every one of 60,000 records"),
         (
             runs.DECLARED,
-            "declared by the user: batches of 256 of 60,000 records, each record at most once a pass; 1 pass",
+            "passes over batches of 256 of 60,000 records, each record at most once a pass; 1 pass",
         ),
         (FixedSize(60000, 256), "lots of exactly 256 of 60,000 records"),
     ],
@@ -77,8 +92,8 @@ def test_a_reason_is_printed_once_and_referred_to():
     assert text.count("See the claims above for what else it depends on.") == 3
 
 
-def test_what_the_user_declared_is_said_to_be_unchecked():
-    assert "Unchecked, on the user's word: It holds 60000 records." in flat(everything())
+def test_what_was_not_checked_is_said():
+    assert "Assumed, not checked: It holds 60000 records." in flat(everything())
 
 
 def test_the_reason_of_a_line_that_is_not_private_is_printed():

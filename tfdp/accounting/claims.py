@@ -54,12 +54,12 @@ def in_short(claim: Claim) -> str:
     return f"{str(claim.status).upper()}: epsilon = {rounded_up(claim.epsilon)}{delta}{mu}"
 
 
-def rounded_up(epsilon: float) -> str:
-    """Four digits, rounded up: read again, it is never less."""
+def rounded_up(epsilon: float, digits: int = 4) -> str:
+    """So many digits, rounded up: read again, it is never less."""
     if epsilon == 0 or math.isinf(epsilon):
         return "infinity" if epsilon else "0"
-    four_digits = decimal.Context(prec=4, rounding=decimal.ROUND_CEILING)
-    return f"{float(four_digits.create_decimal(repr(float(epsilon)))):.4g}"
+    context = decimal.Context(prec=digits, rounding=decimal.ROUND_CEILING)
+    return f"{float(context.create_decimal(repr(float(epsilon)))):.{digits}g}"
 
 
 def section(title: str, items: Iterable[str]) -> list[str]:

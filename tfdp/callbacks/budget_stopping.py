@@ -1,6 +1,9 @@
 """BudgetStopping: training ends before the step that would exceed the budget."""
 
+import math
+
 from tfdp.accounting import Budget, NotPrivateEvent
+from tfdp.accounting.claims import rounded_up
 from tfdp.callbacks.privacy_logger import PrivacyLogger
 
 
@@ -10,7 +13,8 @@ class BudgetStopping(PrivacyLogger):
     The last step that keeps to the budget is computed before the first one is taken, from all that the model's ledger holds
     and from what this fit is about to release. Beyond it the private step itself refuses, so nothing gets through with
     ``steps_per_execution`` or after a resume; then training ends, in the middle of an epoch if need be. A budget that is spent
-    already means no step at all (training metrics of that epoch are NaN). ``epsilon`` is written into the logs of every epoch,
+    already means no step at all (training metrics of that epoch are NaN). If nothing was released before and not one step fits, fit
+    raises. ``epsilon`` is written into the logs of every epoch,
     as by ``PrivacyLogger``.
 
     Guarantee: when fit returns, ``tfdp.accounting.epsilon(model.optimizer.ledger, delta=delta, accountant=accountant)`` is at
@@ -50,7 +54,18 @@ class BudgetStopping(PrivacyLogger):
         self.stopped_because = None
 
     def on_epoch_begin(self, epoch, logs=None):
-        self.training.run.keep_within(self.budget)
+        """Raises ValueError if the budget is too small for the first step of all."""
+        run, book = self.training.run, self.training.optimizer.book
+        if run.keep_within(self.budget) > run.began_at or run.planned_end == run.began_at or book.steps:
+            return
+        cost = self.budget.epsilon(run.first_step())
+        if math.isinf(cost):
+            raise ValueError(f"Nothing was trained, because not one step fits: {self._reason()}.")
+        raise ValueError(
+            f"Nothing was trained, because not one step fits the budget of epsilon {self.target_epsilon:g} at delta {self.delta:g} "
+            f"({self.accountant}): the first one alone costs {rounded_up(cost)}. Give the optimizer target_epsilon= and delta= in place of "
+            "noise_multiplier=, and fit finds the noise that its steps need. Or give it more noise, a smaller batch_size or a larger budget."
+        )
 
     def on_train_end(self, logs=None):
         run = self.training.run

@@ -24,7 +24,9 @@ _HARMLESS |= {"Prefetch", "Cache", "Options", "AssertCardinality", "Restructured
 _HARMLESS |= {"Tensor", "TensorSlice", "SparseTensorSlice", "List", "Range"}
 _HARMLESS |= {"TFRecord", "TextLine", "FixedLengthRecord"}
 
-ONE_OUT_OF_ONE = "Each map() makes one record out of one record, and reads no other."
+ONE_OUT_OF_ONE = (
+    "Functions of the pipeline, as in map() or from_generator(), make one record out of one record, and read no other."
+)
 OWN_ELEMENT = (
     "One record is one element of the data set. What several elements are made of, such as a time step in many windows, is in "
     "several records"

@@ -38,6 +38,30 @@ def kind_of(dataset: tf.data.Dataset) -> str:
     return re.fullmatch(r"_?(.*?)(Dataset)?(V[12])?(Adapter)?", type(dataset).__name__).group(1)
 
 
+_WRITTEN = {
+    "Interleave": "interleave()",
+    "ParallelInterleave": "interleave()",
+    "Concatenate": "concatenate()",
+    "Snapshot": "snapshot()",
+    "Load": "load()",
+    "Unbatch": "unbatch()",
+    "Filter": "filter()",
+    "TFRecord": "TFRecordDataset",
+    "TextLine": "TextLineDataset",
+    "FixedLengthRecord": "FixedLengthRecordDataset",
+}
+
+
+def written(dataset: tf.data.Dataset) -> str:
+    """What the user wrote to make this part of a pipeline."""
+    kind = kind_of(dataset)
+    if kind == "FlatMap":
+        graph = function_graph(dataset)
+        generates = graph is not None and any(node.type == "GeneratorDataset" for node in graph.get_operations())
+        return "from_generator()" if generates else "flat_map()"
+    return _WRITTEN.get(kind, f"the part called {kind}")
+
+
 def cardinality_of(dataset: tf.data.Dataset) -> int:
     return int(dataset.cardinality())
 

@@ -16,7 +16,7 @@ from tfdp.data.pipeline_graph import (
     REPEATING,
     inspect,
 )
-from tfdp.data.pipeline_nodes import cardinality_of, inputs_of, is_constant, is_once, kind_of, nodes_of
+from tfdp.data.pipeline_nodes import cardinality_of, inputs_of, is_constant, is_once, kind_of, nodes_of, written
 from tfdp.data.pipeline_parts import SOURCES, TRANSFORMATIONS, constant, gathering, is_memory_cache, zipped
 
 _READ_AT_ONCE = 1024
@@ -60,7 +60,8 @@ def _read(node: tf.data.Dataset, cached: bool, keep: bool) -> Numbered:
         return found if kind == "Cache" and not keep else TRANSFORMATIONS[kind](node, found)
     if not cached:
         raise NotNumbered(
-            f"there are no record numbers in the part called {kind} (if the records fit into memory, write cache(): it is then read once)"
+            f"records of {written(node)} have no numbers to be read by. If they fit into memory, write .cache() after it: then they are "
+            "read once"
         )
     return _read_once(node)
 
@@ -68,16 +69,16 @@ def _read(node: tf.data.Dataset, cached: bool, keep: bool) -> Numbered:
 def _read_once(node: tf.data.Dataset) -> Numbered:
     """All records, in memory."""
     if any(kind_of(part) in BATCHING for part in nodes_of(node)):
-        raise NotNumbered(f"the part called {kind_of(node)} takes batches apart, whose records may have met in them")
+        raise NotNumbered(f"{written(node)} takes batches apart, whose records may have met in them")
     endless = cardinality_of(node) == tf.data.INFINITE_CARDINALITY
     if endless or any(kind_of(part) in REPEATING and not is_once(part) for part in nodes_of(node)):
-        raise NotNumbered(f"the part called {kind_of(node)} repeats its records (make_csv_dataset: num_epochs=1)")
+        raise NotNumbered(f"{written(node)} repeats its records (make_csv_dataset: num_epochs=1)")
     try:
         blocks = [tf.nest.flatten(block) for block in node.batch(_READ_AT_ONCE)]
     except tf.errors.InvalidArgumentError as error:
-        raise NotNumbered(f"the records of the part called {kind_of(node)} differ in shape") from error
+        raise NotNumbered(f"the records of {written(node)} differ in shape") from error
     if not blocks:
-        raise NotNumbered(f"the part called {kind_of(node)} brings no records")
+        raise NotNumbered(f"{written(node)} brings no records")
     with tf.device("CPU:0"):
         tensors = [tf.concat(parts, 0) for parts in zip(*blocks, strict=True)]
     size = int(tensors[0].shape[0])

@@ -141,7 +141,9 @@ def _part(node: tf.data.Dataset, below: Numbered) -> Numbered:
         return below  # it says how many steps an epoch has
     if below.mixed or below.repeated:
         after = "repeat()" if below.repeated else "shuffle()"
-        raise NotNumbered(f"{name}() after {after} leaves it to chance which records are in a pass (write it before)")
+        raise NotNumbered(
+            f"{name}() after {after} leaves it to chance which records are in a pass. Put {name}() before {after}"
+        )
     numbers = np.arange(int(below.size))
     if name == "shard":
         return below.chosen(numbers[numbers // batch % int(node._num_shards) == count])

@@ -89,13 +89,17 @@ class _Rows:
     def __init__(self, found: Numbered):
         self._found = found
         self._kept = None if found.kept is None else _Kept(found.kept)
-        self._lot = tf.function(self._made_of, autograph=False, reduce_retracing=True)
+        self._lot = None  # traced once, for any number of rows
 
     def read(self, numbers: np.ndarray) -> list[np.ndarray]:
         places = self._found.places(numbers)
         with tf.device("CPU:0"):
             given = [places] if self._kept is None else self._kept.read(places)
-            return [rows.numpy() for rows in self._lot(*map(tf.convert_to_tensor, given))]
+            given = [tf.convert_to_tensor(part) for part in given]
+            if self._lot is None:
+                specs = [tf.TensorSpec((None, *part.shape[1:]), part.dtype) for part in given]
+                self._lot = tf.function(self._made_of, autograph=False).get_concrete_function(*specs)
+            return [rows.numpy() for rows in self._lot(*given)]
 
     def _made_of(self, *given: tf.Tensor) -> list[tf.Tensor]:
         found = self._found

@@ -49,7 +49,7 @@ def understood(dataset: tf.data.Dataset, public_size: int | None = None) -> Unde
         records = FromPipeline(dataset)
     except NotNumbered as reason:
         if public_size is not None:
-            raise ValueError(f"public_size needs records that are read by number, but {reason}. {_CURE}.") from reason
+            raise ValueError(f"public_size needs records that are read by number, but {reason}. {_CURE}.") from None
         return _passes(dataset, str(reason))
     if records.batch_size is None:
         raise ValueError(
@@ -81,10 +81,13 @@ def _passes(dataset: tf.data.Dataset, reason: str) -> Understood:
             raise ValueError("It does not show how many records a pass has.")
         declared = declare_sampling(dataset, "shuffled", size=size, batch_size=min(batch_size, size))
     except ValueError as error:
-        raise ValueError(f"{cause}. It can't be taken as passes over the records either. {error} {_CURE}.") from error
+        raise ValueError(f"{cause}. It can't be taken as passes over the records either. {error} {_CURE}.") from None
     doubts = [sentence for sentence in declared.unchecked if sentence not in _SEEN]
     if doubts:
-        raise ValueError(f"{cause}. It can't be seen to hold either: {' '.join(doubts)} {_CURE}.")
+        raise ValueError(
+            f"{cause}. It could be gone through pass by pass, but then this would have to hold, and can't be seen: {' '.join(doubts)} "
+            f"{_CURE}."
+        ) from None
     if declared.unchecked:
         declared = dataclasses.replace(declared, unchecked=(*declared.unchecked, f"{OWN_ELEMENT}."))
     said = (

@@ -22,10 +22,10 @@ def fixed_batch_size(model: keras.Model) -> str:
 @contextlib.contextmanager
 def told_if_fixed(model: keras.Model) -> Iterator[None]:
     """Where a model is run on other numbers of rows than it was made for, its failure is told by its reason."""
+    message = fixed_batch_size(model)  # before: a model that is being built says the rows of what it is built with
     try:
         yield
     except Exception as error:
-        message = fixed_batch_size(model)
         if not message or isinstance(error, ValueError):
             raise
         raise ValueError(message) from None

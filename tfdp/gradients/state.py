@@ -42,10 +42,16 @@ BATCH_NORM_CURE = (
     'tfdp.models.without_batch_norm(model) makes a copy of the model with keras.layers.GroupNormalization in its place; with by="frozen", '
     "with batch normalization by the statistics that it has, as layer.trainable = False does."
 )
+_BATCH_NORM = (
+    "can't be trained privately: batch normalization mixes the examples of a batch, and keeps their mean and variance without noise. "
+    "{cure} Calling a base as base(x, training=False) does not help: Keras 3.15 moves its statistics in fit all the same."
+)
 
 
 class StateAssigned(ValueError):
     """Something of a lot would be kept past clip and noise."""
+
+    _keras_call_info_injected = True  # Keras writes nothing around the message, which names the layer
 
 
 class KnownDraws(ValueError):
@@ -304,7 +310,7 @@ def _assigned_message(
     if isinstance(layer, keras.layers.SpectralNormalization):
         cure = "Use its layer as it is, with kernel_constraint= or kernel_regularizer= to keep its weights small."
     if isinstance(layer, keras.layers.BatchNormalization):
-        cure = BATCH_NORM_CURE
+        return f"The layer {layer.name!r} ({type(layer).__name__}) {_BATCH_NORM.format(cure=BATCH_NORM_CURE)}"
     what = f"its variable {assigned.name!r}" if assigned is not None else f"something it keeps ({how})"
     who = f"The layer {layer.name!r} ({type(layer).__name__})" if layer is not None else f"The model {model.name!r}"
     return f"{who} assigns {what} in {where}: data would reach the model without clipping and noise. {cure}"

@@ -35,6 +35,7 @@ RANDOM = Form(RandomSupportMechanism, {"pruning": "random"}, _PRUNED_BEFORE)
 PUBLISHED = Form(PublishedMechanism, {"as_published": True}, (*_PUBLISHED, "sigma_floor"))
 PRUNED_PUBLISHED = Form(PrunedPublishedMechanism, {"as_published": True}, (*_PUBLISHED, "pruning_ratio"))
 FORMS = (PLAIN, COMPRESS, SUPPORT, RANDOM, PUBLISHED, PRUNED_PUBLISHED)
+ARGUMENTS = tuple({name: None for form in FORMS for name in (*form.chosen_by, *form.arguments)})
 _PRUNED = {form.chosen_by["pruning"]: form for form in (COMPRESS, SUPPORT, RANDOM)}
 
 

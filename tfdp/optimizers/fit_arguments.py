@@ -1,5 +1,7 @@
 """What ``fit`` is given, turned into lots whose sampling is known."""
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -9,6 +11,7 @@ from keras.src.trainers.data_adapters.tf_dataset_adapter import make_class_weigh
 
 from tfdp.accounting import checks
 from tfdp.data import DeclaredDataset, PoissonBatches, understood
+from tfdp.gradients import StateAssigned
 from tfdp.gradients.losses import overrides_the_loss
 
 KERAS_BATCH_SIZE = 32
@@ -89,7 +92,12 @@ def _with_lots(
 def _refuse_extra(data: Any, given: dict) -> None:
     extra = [name for name, value in given.items() if value is not None]
     if extra:
-        raise ValueError(f"{type(data).__name__} brings its own {', '.join(extra)}: leave them out of fit.")
+        named, kind = ", ".join(f"{name}=" for name in extra), type(data).__name__
+        if isinstance(data, tf.data.Dataset):
+            kind = "tf.data.Dataset"
+            if extra == ["batch_size"]:
+                raise ValueError("The dataset is batched already: leave batch_size= out of fit.")
+        raise ValueError(f"Arguments that go with arrays, not with a {kind}: leave {named} out of fit.")
 
 
 def _with_whole_numbers(arguments: dict) -> dict:
@@ -138,6 +146,21 @@ def _check_numbers(name: str, part: Any) -> None:
         if spec is not None and (spec.dtype == tf.string or spec.dtype.is_complex):
             kind = "texts" if spec.dtype == tf.string else "complex numbers"
             raise ValueError(f"{name} holds {kind}, where real numbers are needed. Turn them into such beforehand.")
+
+
+@contextlib.contextmanager
+def told_if_texts(model: keras.Model, record_spec: tuple) -> Iterator[None]:
+    """Where a model without declared inputs fails on texts, as it is built, its failure is told by its reason."""
+    try:
+        yield
+    except Exception as error:
+        texts = any(spec is not None and spec.dtype == tf.string for spec in tf.nest.flatten(record_spec[0]))
+        if not texts or isinstance(error, StateAssigned):
+            raise
+        raise ValueError(
+            f"x holds texts, and the model {model.name!r} fails on them. Where it needs real numbers, turn them into such beforehand "
+            f"(x.astype('float32')); where it reads texts, begin it with a layer such as TextVectorization. ({type(error).__name__})"
+        ) from error
 
 
 def _is_pipeline(data: Any) -> bool:

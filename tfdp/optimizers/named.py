@@ -9,9 +9,9 @@ import keras
 
 from tfdp.accounting import checks
 from tfdp.mechanisms import AdaClipMechanism, GaussianMechanism, GaussianOnGridMechanism
-from tfdp.optimizers.directional_forms import check_target_of_published, chosen_form, form_of
+from tfdp.optimizers.directional_forms import ARGUMENTS, check_target_of_published, chosen_form, form_of
 from tfdp.optimizers.private_optimizer import PrivateOptimizer
-from tfdp.optimizers.settings import check_privacy
+from tfdp.optimizers.settings import check_known, check_privacy
 
 _ARGUMENTS = """
     Args:
@@ -97,13 +97,15 @@ class NamedOptimizer(PrivateOptimizer):
         name: str | None = None,
         **arguments,
     ):
+        if "num_microbatches" in arguments:
+            raise ValueError("num_microbatches is not needed: every example is clipped by itself. Leave it out.")
+        takers = (NamedOptimizer, self.inner_class)
+        check_known(type(self).__name__, arguments, takers, self.mechanism_arguments)
         if l2_norm_clip is None:
             raise ValueError(
                 "Give l2_norm_clip=, a positive number: the most one example's gradient may weigh, as an l2 norm over all "
                 "trainable weights. 1.0 is a usual start."
             )
-        if "num_microbatches" in arguments:
-            raise ValueError("num_microbatches is not needed: every example is clipped by itself. Leave it out.")
         if name is not None and not isinstance(name, str):
             raise ValueError(f"name must be a string or None, not {name!r}.")
         check_privacy(noise_multiplier, target_epsilon, delta, accountant, noise_seed)
@@ -153,6 +155,8 @@ class NamedOptimizer(PrivateOptimizer):
 
 class Noisy(NamedOptimizer):
     """Isotropic noise, on a grid or not."""
+
+    mechanism_arguments = ("grid",)
 
     def _mechanism(self, arguments: dict, privacy: dict) -> GaussianMechanism:
         grid = arguments.pop("grid", False)
@@ -209,6 +213,8 @@ class NoisyAdagrad(Noisy):
 
 class Directional(NamedOptimizer):
     """Noise with a standard deviation for each coordinate: ``DirectionalMechanism``, or one of the other forms."""
+
+    mechanism_arguments = ARGUMENTS
 
     def __init__(self, *positional, **arguments):
         if arguments.get("as_published") is True:

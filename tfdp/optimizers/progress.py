@@ -19,7 +19,7 @@ def told_if_long(model: keras.Model, verbose: Any) -> Iterator[None]:
         return
     line = (
         f"tfdp: checking that no example of {model.name!r} reaches another one's gradient, and tracing the private step. "
-        "This happens once for a compiled model."
+        "This happens again when the model, the kind of data or the batch size changes."
     )
     timer = threading.Timer(LONG, io_utils.print_msg, [line])
     timer.daemon = True

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import keras
 
-from tfdp.accounting import Budget, Event
+from tfdp.accounting import Budget, Event, Ledger
 from tfdp.optimizers.full_pass import FullPass
 from tfdp.optimizers.past import Calibration, OpenLine
 from tfdp.optimizers.private_optimizer import PrivateOptimizer
@@ -77,6 +77,13 @@ class Run:
             self._kept[budget] = self.book.released + self.book.keep_within(budget)
             self.limit = self.book.limit
         return self._kept[budget]
+
+    def first_step(self) -> Ledger:
+        """What one step of this fit releases by itself, with the scheduled release that comes before it."""
+        ledger, schedule = Ledger(), self.full_pass and self.full_pass.schedule()
+        if schedule:
+            ledger = ledger.record(schedule.event, schedule.sampling, 1)
+        return ledger.record(self.event, self._template.sampling, 1)
 
     @property
     def is_cut_short(self) -> bool:

@@ -1,5 +1,9 @@
 """What a private optimizer is given, checked before anything is made of it."""
 
+import difflib
+import inspect
+from collections.abc import Iterable
+
 import numpy as np
 
 from tfdp.accounting import Budget, checks
@@ -46,13 +50,24 @@ def _check_physical_batch(examples: int | None) -> None:
         raise ValueError(f"max_physical_batch must be a positive whole number or None, not {examples!r}.")
 
 
+def check_known(name: str, given: Iterable[str], takers: Iterable[type], others: Iterable[str]) -> None:
+    """Every argument is one of the takers', or among the others: none is misspelt."""
+    parameters = (inspect.signature(taker.__init__).parameters for taker in takers)
+    known = {argument for of_one in parameters for argument in of_one}.union(others) - {"self", "kwargs", "arguments"}
+    for argument in given:
+        if argument not in known:
+            near = difflib.get_close_matches(argument, known, 1)
+            meant = f" Did you mean {near[0]}=?" if near else ""
+            raise ValueError(f"{name} takes no argument called {argument}=.{meant}")
+
+
 def check_privacy(noise_multiplier, target_epsilon, delta, accountant, noise_seed) -> None:
     """Exactly one of noise_multiplier and target_epsilon, and for a target a delta and secret noise."""
     if (noise_multiplier is None) == (target_epsilon is None):
-        given = "neither" if noise_multiplier is None else "both"
+        given = "neither of the two was" if noise_multiplier is None else "both were"
         raise ValueError(
             f"Give exactly one of noise_multiplier= (how much noise) and target_epsilon= with delta= (how much privacy); "
-            f"{given} of the two was given."
+            f"{given} given."
         )
     if delta is not None:
         checks.delta(delta)

@@ -22,7 +22,8 @@ from tfdp.gradients.losses import loss_of_records
 from tfdp.gradients.precision import full_precision, refuse_reduced_precision
 from tfdp.gradients.remat import without_rematerialisation
 from tfdp.gradients.state import no_state_assigned, only_metrics_written, refuse_stateful
-from tfdp.optimizers.fit_arguments import check_types, lots_of_fit
+from tfdp.optimizers.after_fit import told_at_the_end
+from tfdp.optimizers.fit_arguments import check_types, lots_of_fit, told_if_texts
 from tfdp.optimizers.full_pass import FullPass, check_full_gradient
 from tfdp.optimizers.past import OpenLine
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
@@ -141,7 +142,8 @@ class PrivateTraining:
             arguments |= _stream(lots, arguments["steps_per_epoch"], self._step, self._replicas)
             fitting = contextlib.nullcontext() if self._replicas is None else self._replicas.fitting(model)
             # XLA compiles the step's core, see PrivateStep; around it shapes change with every lot.
-            with instance_attribute(model, "_jit_compile", False), fitting:
+            ending = told_at_the_end(optimizer, lots.batch_size)
+            with instance_attribute(model, "_jit_compile", False), fitting, ending:
                 return original(**arguments)
         finally:
             self._step.close()
@@ -242,6 +244,12 @@ class PrivateTraining:
         self.optimizer.check_mechanism()
         if self.optimizer.built:
             known = {id(v) for v in self.optimizer._trainable_variables}
+            if not known:
+                raise ValueError(
+                    "The optimizer knows none of the model's weights: that is how Keras loads a legacy .h5 file. Such a file has no "
+                    "ledger either, so no privacy can be claimed for what it holds. To go on, compile again with a new optimizer. Files "
+                    "made by model.save('model.keras') keep both."
+                )
             if {id(v) for v in model.trainable_variables} != known:
                 raise ValueError(
                     "The set of trainable weights changed since the optimizer was built (a layer was frozen or unfrozen). "
@@ -267,7 +275,12 @@ class PrivateTraining:
         compiled = [part for part in (model._compile_loss, model._compile_metrics) if part is not None]
         if not all(layer.built for layer in all_layers(model)) or not all(part.built for part in compiled):
             # Keras's recurrent layers draw masks here, too: their seeds stay where they are.
-            with no_state_assigned(model), told_if_fixed(model), drawing_from(tf.zeros([2], tf.int64)):
+            with (
+                no_state_assigned(model),
+                told_if_fixed(model),
+                told_if_texts(model, lots.record_spec),
+                drawing_from(tf.zeros([2], tf.int64)),
+            ):
                 y_pred = model(x, training=False)
                 loss_of_records(model, x, y, y_pred, sample_weight)
                 model.compute_metrics(x, y, y_pred, sample_weight)

@@ -83,6 +83,10 @@ class Explanation:
         lines += [
             f"A lot of {self.lot_size}, clipped and summed: {self.time:.3f} s of CPU time, {ratio:.1f} times the ordinary gradient (measured)."
         ]
+        if any(row.cost is None for row in self.rows):
+            lines += [
+                "Not counted: the cost does not follow from shapes (convolutions, layers run again). The time above holds it."
+            ]
         lines += [f"Slow: {row.weight}: {row.why}. What helps: {row.advice}." for row in self.slow]
         if self.made_up_targets:
             lines += [
@@ -91,7 +95,7 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(model: keras.Model, x: Any, y: Any = None, batch_size: int = 32) -> Explanation:
+def explain(model: keras.Model, x: Any = None, y: Any = None, batch_size: int = 32) -> Explanation:
     """What training this model privately will do, found by the very check that ``fit`` makes before its first step.
 
     The model may be compiled or not, privately or not; nothing of it changes, but that it is built.
@@ -105,6 +109,8 @@ def explain(model: keras.Model, x: Any, y: Any = None, batch_size: int = 32) -> 
     Raises:
         What ``fit`` raises of a model that can't be trained privately.
     """
+    if x is None:
+        raise ValueError("explain runs the model on records: tfdp.explain(model, x, y). A few of them are enough.")
     if not model.built:
         model(map_tensors(lambda array: tf.convert_to_tensor(array[:2]), x))
     if overrides_the_loss(model) and y is None:
@@ -189,7 +195,7 @@ def _relative_cost(gradient: Any) -> float | None:
 
 
 def _cost(cost: float | None) -> str:
-    return "?" if cost is None else f"{cost:g}"
+    return "not counted" if cost is None else f"{cost:g}"
 
 
 def _seconds(run) -> float:

@@ -66,7 +66,7 @@ class Statement:
         return limits_of(self.facts)
 
     def __str__(self) -> str:
-        return wording.text(self.facts, self.claims, self.meaning, self.delta, self.not_protected)
+        return wording.text(self.facts, self.claims, self.best, self.meaning, self.delta, self.not_protected)
 
     def __repr__(self) -> str:
         return f"Statement({in_short(self.best or self.claims[0])})"

@@ -32,9 +32,17 @@ _NEIGHBOURS = {
 }
 
 
-def text(facts: Facts, claims: tuple[Claim, ...], meant: str, delta: float | None, limits: tuple[Limit, ...]) -> str:
+def text(
+    facts: Facts,
+    claims: tuple[Claim, ...],
+    best: Claim | None,
+    meant: str,
+    delta: float | None,
+    limits: tuple[Limit, ...],
+) -> str:
     blocks = [
         ["Privacy statement", "================="],
+        [to_report(claims, best)],
         section("What was released", _released(facts)),
         section("What is claimed", [*_basis(facts, claims, delta), *_claims(claims)]),
         section("What it means to a person", [meant]),
@@ -43,12 +51,20 @@ def text(facts: Facts, claims: tuple[Claim, ...], meant: str, delta: float | Non
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
+def to_report(claims: tuple[Claim, ...], best: Claim | None) -> str:
+    """The one number that the run may be named by, or that there is none."""
+    if best is None:
+        return f"Nothing is proven: the first claim below is {str(claims[0].status).upper()}, and says why."
+    at = "" if best.delta is None else f" at delta = {rounded_up(best.delta)}"
+    return f"Report this: epsilon = {rounded_up(best.epsilon, 3)}{at} (proven)."
+
+
 def _released(facts: Facts) -> list[str]:
     between = {record.schedule.kind for record in facts.fits if record.schedule}
     lines = [_line(line, (line.event, line.sampling) in between) for line in facts.ledger if line.steps]
     unchecked = dict.fromkeys(sentence for record in facts.fits for sentence in record.unchecked)
     nothing = "Nothing." if facts.private_optimizer else "The weights as they are: nothing was noised."
-    return (lines or [nothing]) + [f"Unchecked, on the user's word: {sentence}" for sentence in unchecked]
+    return (lines or [nothing]) + [f"Assumed, not checked: {sentence}" for sentence in unchecked]
 
 
 def _line(line: Line, between: bool) -> str:
@@ -94,7 +110,7 @@ def _sampling(line: Line) -> str:
         return f"lots drawn by Poisson sampling, each of {size} records{public} with probability {_percent(sampling.sampling_rate)}"
     if isinstance(sampling, Shuffled):
         return (
-            f"declared by the user: batches of {sampling.batch_size:,} of {size} records, each record at most once a pass; "
+            f"passes over batches of {sampling.batch_size:,} of {size} records, each record at most once a pass; "
             f"{_counted(line.passes, 'pass', 'passes')}, one that was only begun counted whole"
         )
     if isinstance(sampling, FixedSize):
