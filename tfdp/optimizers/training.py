@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from tfdp.accounting import Event, NotPrivateEvent
+from tfdp.accounting.exposure import trained_before
 from tfdp.data import DeclaredDataset, PoissonBatches
 from tfdp.gradients import prove
 from tfdp.gradients.draws import drawing_from
@@ -26,7 +27,7 @@ from tfdp.optimizers.fit_arguments import check_types, lots_of_fit
 from tfdp.optimizers.full_pass import FullPass, check_full_gradient
 from tfdp.optimizers.past import OpenLine
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
-from tfdp.optimizers.progress import told_if_long
+from tfdp.optimizers.progress import tell_of_training_before, told_if_long
 from tfdp.optimizers.proven import Proven, digest_of, given_to_proof, same
 from tfdp.optimizers.replicas import Replicas, replicas_of
 from tfdp.optimizers.replicated_step import ReplicatedStep
@@ -136,6 +137,8 @@ class PrivateTraining:
         try:
             self._lots = lots
             self.run = self._planned_run(lots, arguments, validated)
+            if optimizer.book.steps == 0:
+                tell_of_training_before(model, arguments["verbose"])
             if optimizer.budget is not None:
                 self.warn_of_large_delta(optimizer.budget.delta)
             arguments |= _stream(lots, arguments["steps_per_epoch"], self._step, self._replicas)
@@ -171,6 +174,7 @@ class PrivateTraining:
             sampling=lots.sampling,
             planned=0,
             weights=sum(math.prod(v.shape) for v in self.model.trainable_variables),
+            trained_before=trained_before(self.model.weights),
             steps_per_pass=lots.steps_per_pass if declared else None,
             unchecked=lots.unchecked,
             watchers=watchers_of(_listed(arguments["callbacks"]), training_metrics_of(self.model), validated),

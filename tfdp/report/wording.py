@@ -48,6 +48,11 @@ def _released(facts: Facts) -> list[str]:
     lines = [_line(line, (line.event, line.sampling) in between) for line in facts.ledger if line.steps]
     unchecked = dict.fromkeys(sentence for record in facts.fits for sentence in record.unchecked)
     nothing = "Nothing." if facts.private_optimizer else "The weights as they are: nothing was noised."
+    if facts.trained_before:
+        lines = [
+            f"WARNING: ordinary training of these weights came before, without noise ({_counted(facts.trained_before, 'call')} of fit or train_on_batch).",
+            *(lines or [nothing]),
+        ]
     return (lines or [nothing]) + [f"Unchecked, on the user's word: {sentence}" for sentence in unchecked]
 
 
