@@ -18,7 +18,6 @@ import keras
 
 from tfdp.accounting import FitRecord, Ledger
 from tfdp.accounting.exposure import BOOKS, expose
-from tfdp.optimizers.past_in_files import NAME, PastInFiles
 from tfdp.optimizers.past_of_weights import book_of, give_book, past_of, sign, take_in_others
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.saved_ledger import Witness
@@ -47,9 +46,6 @@ def install() -> None:
             wrapped = functools.wraps(original)(wrap(original))
             wrapped._tfdp = True
             setattr(definer, name, wrapped)
-    past = functools.cached_property(PastInFiles)
-    past.__set_name__(keras.Model, NAME)
-    setattr(keras.Model, NAME, past)
 
 
 def training_of(model: keras.Model) -> PrivateTraining | None:

@@ -1,11 +1,13 @@
 """The past of weights goes into every file of Keras's that they go into, and comes out with them: whatever the model is compiled with."""
 
+import functools
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 import keras
 import numpy as np
+from keras.src.legacy.saving import legacy_h5_format
 from keras.src.saving.keras_saveable import KerasSaveable
 
 from tfdp.accounting.exposure import trained_before, were_trained
@@ -14,6 +16,35 @@ from tfdp.optimizers.saved_ledger import TEXTS, Saved, as_array, as_text, read_t
 
 NAME = "_tfdp_past"  # the attribute, and the group in the file
 _ORDINARY = "ordinary"
+_LEGACY = {
+    "save_weights_to_hdf5_group": "save_own_variables",
+    "load_weights_from_hdf5_group": "load_own_variables",
+    "load_weights_from_hdf5_group_by_name": "load_own_variables",
+}
+
+
+def install() -> None:
+    """Every model gets the attribute, when it is first asked for. Keras's legacy format (.h5) looks at no attributes: there it is called."""
+    past = functools.cached_property(PastInFiles)
+    past.__set_name__(keras.Model, NAME)
+    setattr(keras.Model, NAME, past)
+    for name, does in _LEGACY.items():
+        original = getattr(legacy_h5_format, name)
+        if not hasattr(original, "_tfdp"):
+            setattr(legacy_h5_format, name, _with_past(original, does))
+
+
+def _with_past(original: Callable, does: str) -> Callable:
+    @functools.wraps(original)
+    def wrapped(group, model, *args, **kwargs):
+        original(group, model, *args, **kwargs)
+        if isinstance(model, keras.Model):
+            getattr(getattr(model, NAME), does)(
+                group.require_group(NAME) if does.startswith("save") else group.get(NAME, {})
+            )
+
+    wrapped._tfdp = True
+    return wrapped
 
 
 class PastInFiles(KerasSaveable):
@@ -41,7 +72,7 @@ class PastInFiles(KerasSaveable):
 
     def load_own_variables(self, store: Any) -> None:
         model, stored = self._model(), _stored(store)
-        were_trained(model.weights, int(stored.pop(_ORDINARY, 0)))
+        were_trained(model.weights, int(np.asarray(stored.pop(_ORDINARY, 0))))
         if not stored:
             return
         book = own_book(model)
@@ -52,7 +83,7 @@ class PastInFiles(KerasSaveable):
         book.take(saved.past)
 
 
-def _stored(store: Any) -> Mapping[str, Any]:
+def _stored(store: Any) -> dict[str, Any]:
     """This model's part of the file. Where the file has no such part of the whole model, because it is older or damaged, the ledger of the
     optimizer that trained the whole."""
     stored = {name: store[name] for name in store.keys()}  # noqa: SIM118 (Keras's stores are no mappings)

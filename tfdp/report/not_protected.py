@@ -27,8 +27,8 @@ _ALWAYS = (
     Limit("validation", "Validation records: they pay nothing, and anything chosen by them reveals them."),
     Limit(
         "earlier_training",
-        "Earlier training: this covers training since the private optimizer was first compiled in. Weights that had been "
-        "trained on the same records before are not in it.",
+        "Earlier training: this covers training since the private optimizer was first compiled in, and what the files say that "
+        "weights were loaded from. Weights that had been trained on the same records before, or were set by hand, are not in it.",
     ),
     Limit(
         "example_independence",

@@ -49,10 +49,9 @@ def _released(facts: Facts) -> list[str]:
     unchecked = dict.fromkeys(sentence for record in facts.fits for sentence in record.unchecked)
     nothing = "Nothing." if facts.private_optimizer else "The weights as they are: nothing was noised."
     if facts.trained_before:
-        lines = [
-            f"WARNING: ordinary training of these weights came before, without noise ({_counted(facts.trained_before, 'call')} of fit or train_on_batch).",
-            *(lines or [nothing]),
-        ]
+        calls = _counted(facts.trained_before, "call")
+        before = f"WARNING: ordinary training of these weights came before, without noise ({calls} of fit or train_on_batch)."
+        lines = [before, *(lines or [nothing])]
     return (lines or [nothing]) + [f"Unchecked, on the user's word: {sentence}" for sentence in unchecked]
 
 
@@ -167,7 +166,8 @@ def meaning(facts: Facts, claims: tuple[Claim, ...], best: Claim | None) -> str:
         curve, missing = tradeoff(facts.priced, accountant=accountant), facts.price_of_tails(facts.priced)
     else:
         curve, missing = epsilon_delta_tradeoff([(best.epsilon, best.delta)]), 0.0
-    return accusations(curve, missing)
+    found = accusations(curve, missing)
+    return f"{found} All this is of the private steps alone." if facts.trained_before else found
 
 
 def accusations(curve: Tradeoff, missing: float) -> str:
