@@ -57,6 +57,11 @@ class Facts:
         return max([self.ordinary_before, *(record.trained_before for record in self.fits)])
 
     @property
+    def nothing_is_known(self) -> bool:
+        """Whether all training that there was, if any, was not private."""
+        return not self.ledger.steps and (not self.private_optimizer or self.trained_before > 0)
+
+    @property
     def weights(self) -> int:
         """At least as many numbers as got noise in any step: steps that no fit describes may be of all the model's."""
         described = sum(record.steps for record in self.fits)

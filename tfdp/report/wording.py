@@ -50,7 +50,10 @@ def _released(facts: Facts) -> list[str]:
     nothing = "Nothing." if facts.private_optimizer else "The weights as they are: nothing was noised."
     if facts.trained_before:
         calls = _counted(facts.trained_before, "call")
-        before = f"WARNING: ordinary training of these weights came before, without noise ({calls} of fit or train_on_batch)."
+        before = (
+            f"WARNING: before the first private step the weights had ordinary training, without noise ({calls} of fit or train_on_batch): right on "
+            "public records; if it was on the same records, nothing is private."
+        )
         lines = [before, *(lines or [nothing])]
     return (lines or [nothing]) + [f"Unchecked, on the user's word: {sentence}" for sentence in unchecked]
 
