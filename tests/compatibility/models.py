@@ -220,6 +220,28 @@ def without_training():
     shared().predict_on_batch(X)
 
 
+def around(model: keras.Model) -> keras.Model:
+    x = layers.Input((4,))
+    outer = keras.Model(x, model(x))
+    outer.compile("adam", "mse", metrics=["mae"])
+    return outer
+
+
+@case(HOOKS, "an ordinary end-to-end model around a privately trained one: `compile`, `evaluate`, `predict`")
+def end_to_end():
+    model = shared()
+    train(model)
+    around(model).evaluate(X, Y, verbose=0)
+    around(model).predict(X, verbose=0)
+
+
+@case(HOOKS, "an ordinary end-to-end model around a privately trained one: `fit`, `train_on_batch`")
+def end_to_end_training():
+    model = shared()
+    train(model)
+    around(model).fit(X, Y, verbose=0)
+
+
 @case(
     HOOKS,
     "freezing (`layer.trainable = False`) before `compile`; `freeze`d parts of a model; shared layers; nested models",
@@ -298,6 +320,16 @@ def files():
         assert keras.models.load_model(f"{folder}/model.keras").optimizer.ledger == model.optimizer.ledger
         model.save_weights(f"{folder}/model.weights.h5")
         model.load_weights(f"{folder}/model.weights.h5")
+
+
+@case(SAVING, "`load_model(compile=False)` and `compile` later: the ledger comes with the weights")
+def compiled_later():
+    model = shared()
+    train(model)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save(f"{folder}/model.keras")
+        loaded = compiled(keras.models.load_model(f"{folder}/model.keras", compile=False))
+        assert loaded.optimizer.ledger == model.optimizer.ledger
 
 
 @case(SAVING, "legacy .h5 files, pickle, `copy.deepcopy`, `clone_model` and `compile` again")
