@@ -220,7 +220,7 @@ def without_training():
     shared().predict_on_batch(X)
 
 
-def around(model: keras.Model) -> keras.Model:
+def end_to_end_of(model: keras.Model) -> keras.Model:
     x = layers.Input((4,))
     outer = keras.Model(x, model(x))
     outer.compile("adam", "mse", metrics=["mae"])
@@ -231,15 +231,15 @@ def around(model: keras.Model) -> keras.Model:
 def end_to_end():
     model = shared()
     train(model)
-    around(model).evaluate(X, Y, verbose=0)
-    around(model).predict(X, verbose=0)
+    end_to_end_of(model).evaluate(X, Y, verbose=0)
+    end_to_end_of(model).predict(X, verbose=0)
 
 
 @case(HOOKS, "an ordinary end-to-end model around a privately trained one: `fit`, `train_on_batch`")
 def end_to_end_training():
     model = shared()
     train(model)
-    around(model).fit(X, Y, verbose=0)
+    end_to_end_of(model).fit(X, Y, verbose=0)
 
 
 @case(
