@@ -220,26 +220,25 @@ def without_training():
     shared().predict_on_batch(X)
 
 
-def end_to_end_of(model: keras.Model) -> keras.Model:
+def end_to_end_model() -> keras.Model:
+    """A trained private model inside an ordinary one."""
     x = layers.Input((4,))
-    outer = keras.Model(x, model(x))
+    model = compiled(keras.Sequential([layers.Input((4,)), layers.Dense(1)], name="classifier"))
+    train(model)
+    outer = keras.Model(x, model(x), name="end_to_end")
     outer.compile("adam", "mse", metrics=["mae"])
     return outer
 
 
 @case(HOOKS, "an ordinary end-to-end model around a privately trained one: `compile`, `evaluate`, `predict`")
 def end_to_end():
-    model = shared()
-    train(model)
-    end_to_end_of(model).evaluate(X, Y, verbose=0)
-    end_to_end_of(model).predict(X, verbose=0)
+    end_to_end_model().evaluate(X, Y, verbose=0)
+    end_to_end_model().predict(X, verbose=0)
 
 
 @case(HOOKS, "an ordinary end-to-end model around a privately trained one: `fit`, `train_on_batch`")
 def end_to_end_training():
-    model = shared()
-    train(model)
-    end_to_end_of(model).fit(X, Y, verbose=0)
+    end_to_end_model().fit(X, Y, verbose=0)
 
 
 @case(
