@@ -19,7 +19,7 @@ ALLOWED = {
     "noise": set(),
     "accounting": {"noise"},
     "gradients": set(),
-    "models": {"gradients"},
+    "models": {"accounting", "gradients"},
     "mechanisms": {"gradients", "accounting", "noise"},
     "data": {"accounting", "mechanisms"},
     "optimizers": {"accounting", "data", "gradients", "mechanisms"},

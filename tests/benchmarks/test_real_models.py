@@ -43,7 +43,7 @@ def test_costs_are_of_both_sides(in_this_process, tmp_path):
     runner.main(["--jsonl", str(tmp_path / "found.jsonl"), "--parts", "cost", "--models", SMALL[0]])
     cost = json.loads((tmp_path / "found.jsonl").read_text())["cost"]
     assert cost["step_ms"].keys() == cost["first_fit_s"].keys() == {"plain", "private"}
-    assert all(0 < cost[name][side] for name in ("step_ms", "first_fit_s") for side in ("plain", "private"))
+    assert all(cost[name][side] > 0 for name in ("step_ms", "first_fit_s") for side in ("plain", "private"))
 
 
 def test_what_breaks_off_is_a_remark_and_no_end(monkeypatch, tmp_path):

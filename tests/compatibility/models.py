@@ -220,6 +220,27 @@ def without_training():
     shared().predict_on_batch(X)
 
 
+def end_to_end_model() -> keras.Model:
+    """A trained private model inside an ordinary one."""
+    x = layers.Input((4,))
+    model = compiled(keras.Sequential([layers.Input((4,)), layers.Dense(1)], name="classifier"))
+    train(model)
+    outer = keras.Model(x, model(x), name="end_to_end")
+    outer.compile("adam", "mse", metrics=["mae"])
+    return outer
+
+
+@case(HOOKS, "an ordinary end-to-end model around a privately trained one: `compile`, `evaluate`, `predict`")
+def end_to_end():
+    end_to_end_model().evaluate(X, Y, verbose=0)
+    end_to_end_model().predict(X, verbose=0)
+
+
+@case(HOOKS, "an ordinary end-to-end model around a privately trained one: `fit`, `train_on_batch`")
+def end_to_end_training():
+    end_to_end_model().fit(X, Y, verbose=0)
+
+
 @case(
     HOOKS,
     "freezing (`layer.trainable = False`) before `compile`; `freeze`d parts of a model; shared layers; nested models",
@@ -300,7 +321,7 @@ def files():
         model.load_weights(f"{folder}/model.weights.h5")
 
 
-@case(SAVING, "training on from a legacy .h5 file (its weights load; it has no ledger)")
+@case(SAVING, "training on from a legacy .h5 file with its optimizer")
 def legacy():
     model = compiled(loss=keras.losses.MeanSquaredError())
     train(model)
@@ -311,6 +332,20 @@ def legacy():
         assert (kept == weights).all()
     assert tfdp.privacy_statement(loaded).epsilon is None
     train(loaded)
+
+
+@case(
+    SAVING,
+    "`load_model(compile=False)`, of legacy .h5 files too, and `compile` later: the ledger comes with the weights",
+)
+def compiled_later():
+    model = shared()
+    train(model)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("model.keras", "model.h5"):
+            model.save(f"{folder}/{name}")
+            loaded = compiled(keras.models.load_model(f"{folder}/{name}", compile=False))
+            assert loaded.optimizer.ledger == model.optimizer.ledger
 
 
 @case(SAVING, "pickle, `copy.deepcopy`, `clone_model` and `compile` again")

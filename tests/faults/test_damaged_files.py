@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 
+import tfdp
 from benchmarks.faults import Trained, flipped, outcomes, steps_in_the_weights
 from tfdp.accounting import Ledger, NotPrivateEvent
 from tfdp.optimizers.saved_ledger import as_array, as_text, read_texts
@@ -46,7 +47,7 @@ def test_one_wrong_bit_never_hides_a_step(trained, file):
     assert_nothing_wrong(found)
 
 
-NAMES = ["optimizer", "vars", "ledger", "circumstances", "steps", "checksum", "_tfdp_witness", "releases"]
+NAMES = ["optimizer", "vars", "ledger", "circumstances", "steps", "checksum", "_tfdp_witness", "_tfdp_past", "releases"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -135,6 +136,7 @@ def test_whoever_computes_the_checksum_anew_is_believed(trained, weights):
         edit(weights, name, lambda _, text=text: text)
     with h5py.File(weights, "r+") as file:
         file["_tfdp_witness/vars/releases"][()] = 0
+        del file["_tfdp_past"]
         for key in file["optimizer/vars"]:
             if key.isdigit() and file[f"optimizer/vars/{key}"].shape == ():
                 file[f"optimizer/vars/{key}"][()] = 0
@@ -145,10 +147,23 @@ def test_whoever_computes_the_checksum_anew_is_believed(trained, weights):
 
 def test_a_file_from_before_there_were_checksums_is_read(trained, weights):
     with h5py.File(weights, "r+") as file:
-        del file["_tfdp_witness"], file["optimizer/vars/steps"], file["optimizer/vars/checksum"]
+        del file["_tfdp_past"], file["_tfdp_witness"], file["optimizer/vars/steps"], file["optimizer/vars/checksum"]
     model = trained.load_weights(weights)
     assert model.optimizer.ledger == trained.model.optimizer.ledger
     assert model.optimizer.fits == trained.model.optimizer.fits
+
+
+def test_a_ledger_that_was_edited_in_a_file_for_an_ordinary_model_is_refused_and_nothing_is_claimed(trained, weights):
+    with h5py.File(weights, "r+") as file:
+        group = file["_tfdp_past/vars"]
+        text = as_text(group["ledger"][()]).replace('"steps": 5', '"steps": 1')
+        del group["ledger"]
+        group["ledger"] = as_array(text)
+    model = keras.models.clone_model(trained.model)
+    model.build((None, 1))
+    with pytest.raises(ValueError, match="checksum does not fit"):
+        model.load_weights(weights)
+    assert tfdp.privacy_statement(model).epsilon is None
 
 
 def test_an_edited_checkpoint_is_refused(trained):

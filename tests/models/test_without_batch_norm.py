@@ -266,3 +266,19 @@ def test_a_file_of_a_frozen_copy_is_read_in_a_process_that_only_imported_tfdp(tm
         [sys.executable, "-c", read, str(tmp_path / "copy.keras")], capture_output=True, text=True, check=True
     )
     assert done.stdout.split()[-1] == "FrozenBatchNormalization"
+
+
+def test_a_copy_has_the_ledger_of_the_weights_it_was_given_and_not_what_they_are_trained_with_later():
+    def private(model):
+        model.compile(tfdp.NoisySGD(0.1, l2_norm_clip=1.0, noise_multiplier=1.0), loss="mse")
+        return model
+
+    model = private(keras.Sequential([L.Input((3,)), L.Dense(1)]))
+    fit = {"x": np.ones((8, 3)), "y": np.ones((8, 1)), "batch_size": 2, "verbose": 0}
+    model.fit(**fit)
+    copy = private(tfdp.models.without_batch_norm(model))
+    assert tfdp.privacy_statement(copy).epsilon == tfdp.privacy_statement(model).epsilon > 0
+    model.fit(**fit)
+    assert copy.optimizer.ledger.steps == 4
+    copy.fit(**fit)
+    assert copy.optimizer.ledger.steps == 8

@@ -93,14 +93,14 @@ def test_steps_that_no_line_describes_are_infinite(trained):
     assert all(isinstance(line.event, NotPrivateEvent) for line in ledger)
 
 
-def test_the_legacy_format_loses_the_lines_but_not_that_there_were_steps(tmp_path):
+def test_in_the_legacy_format_what_the_optimizer_counted_is_not_trusted(tmp_path):
+    """It has the past of the weights, but of the optimizer only the count of steps."""
     model = tiny.linear()
     model.compile(optimizer=tiny.noisy(), loss=keras.losses.MeanSquaredError())
     tiny.train(model, steps=2)
     model.save(tmp_path / "model.h5")
     ledger = keras.models.load_model(tmp_path / "model.h5").optimizer.ledger
-    assert ledger.steps == 2
-    assert all(isinstance(line.event, NotPrivateEvent) for line in ledger)
+    assert [line.steps for line in ledger if isinstance(line.event, NotPrivateEvent)] == [2]
 
 
 def test_steps_that_turn_up_after_fit_are_not_taken_for_steps_of_that_fit(trained):

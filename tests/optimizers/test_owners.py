@@ -18,9 +18,26 @@ def inner() -> keras.Model:
     return model
 
 
-def test_an_ordinary_outer_model_is_refused_at_compile(inner):
+def test_a_private_outer_model_is_refused_at_compile(inner):
     with tiny.nothing_moves(inner), pytest.raises(ValueError, match=inner.name):
-        around(inner).compile(optimizer="sgd", loss="mse")
+        around(inner).compile(optimizer=tiny.noisy(), loss="mse")
+
+
+def test_an_ordinary_outer_model_evaluates_and_predicts_but_does_not_train(inner):
+    """As keras.io makes an end-to-end model of a trained one."""
+    inputs = keras.Input((3,))
+    outer = keras.Model(inputs, inner(inputs))
+    with tiny.nothing_moves(inner):
+        outer.compile(optimizer="adam", loss="mse", metrics=["mae"])
+        assert outer.evaluate(tiny.X, tiny.Y, verbose=0) == pytest.approx(
+            [
+                np.mean((inner.predict(tiny.X, verbose=0) - tiny.Y) ** 2),
+                np.mean(abs(outer.predict(tiny.X, verbose=0) - tiny.Y)),
+            ]
+        )
+        for train in (outer.fit, outer.train_on_batch):
+            with pytest.raises(ValueError, match="evaluate and predict work through both"):
+                train(tiny.X, tiny.Y)
 
 
 def test_an_outer_model_compiled_before_is_refused_at_fit():

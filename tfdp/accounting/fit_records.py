@@ -47,6 +47,7 @@ class FitRecord:
             decided by looking at results, and so may which of the weights in between became the model.
         schedule: of releases that were made between the steps (as if from the first step on); None if there were none.
         scheduled: how many of `steps` they are.
+        trained_before: how many times the weights had been trained in another way before.
     """
 
     steps: int
@@ -58,10 +59,11 @@ class FitRecord:
     planned: Ledger = dataclasses.field(default_factory=Ledger)
     schedule: Schedule | None = None
     scheduled: int = 0
+    trained_before: int = 0
 
     def merged(self, other: FitRecord) -> FitRecord | None:
         """Both as one record; None if their circumstances differ."""
-        alike = ("weights", "unchecked", "watchers", "budgets", "schedule")
+        alike = ("weights", "unchecked", "watchers", "budgets", "schedule", "trained_before")
         if any(getattr(self, name) != getattr(other, name) for name in alike):
             return None
         return dataclasses.replace(

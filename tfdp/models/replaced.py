@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 
+from tfdp.accounting.exposure import inherit
 from tfdp.gradients.layer_tree import instance_attribute
 from tfdp.models.frozen import FrozenBatchNormalization
 from tfdp.models.kinds import BatchNormalization, is_graph, mixes_by_norm
@@ -36,8 +37,8 @@ def without_batch_norm(model: keras.Model, by: str = "group") -> keras.Model:
         trainable. A functional model of a class with another constructor, such as a backbone of KerasHub, comes back as a plain
         functional model; a layer that makes batch norms of its own comes back inside a ``ReplacedInside``.
 
-    The weights and statistics that are kept are no part of the copy's ledger: train privately on other records than those that
-    they were learned from.
+    What the model's weights were trained with privately is in the copy's ledger. Weights and statistics that were learned in other ways
+    are not: train privately on other records than those that they were learned from.
 
     >>> backbone = keras.applications.MobileNetV2(include_top=False, pooling="avg")
     >>> model = keras.Sequential([tfdp.models.without_batch_norm(backbone, by="frozen"), keras.layers.Dense(10)])
@@ -60,6 +61,7 @@ def without_batch_norm(model: keras.Model, by: str = "group") -> keras.Model:
     if not copy.built:  # a Sequential without an Input
         copy.build(model.get_build_config()["input_shape"])
     copying.copy_states()
+    inherit(copy.variables, model.variables)
     return copy
 
 

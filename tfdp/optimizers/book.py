@@ -59,6 +59,19 @@ class Book(tf.train.experimental.PythonState):
         self.written = self.described = 0  # releases in the ledger that was saved, or loaded, last: see Witness
         self.includes: dict[Book, int] = {}  # other books that went into this one, and with how many steps
 
+    @classmethod
+    def without_optimizer(cls, past: Past | None = None) -> "Book":
+        """Of weights that were trained elsewhere: nothing is counted here."""
+        with tf.init_scope():
+            book = cls(keras.Variable(0, dtype="int64", trainable=False))
+        if past is not None:
+            book.adopt(past)
+        return book
+
+    def snapshot(self) -> "Book":
+        """Of what was released until now, for a copy of the weights."""
+        return self.without_optimizer(self.read())
+
     # In the graph of the step.
 
     def may_step(self) -> tf.Tensor:
@@ -204,6 +217,14 @@ class Book(tf.train.experimental.PythonState):
     def adopt(self, past: Past) -> None:
         """Go on from here: a past that holds this book's own, and what others wrote of the same weights."""
         self._set_closed(past)
+
+    def take(self, past: Past) -> None:
+        """Of weights that were just loaded. Nothing happens where this book holds it already."""
+        own = self.read()
+        joined = own.joined(past)
+        if (joined.ledger, joined.origins) != (own.ledger, own.origins):
+            self._set_closed(joined)
+            self._was_restored()
 
     # Saving.
 

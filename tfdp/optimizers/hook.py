@@ -7,25 +7,24 @@ itself breaks ``load_model``, which compares it with the base class's). Compilin
 compiling with an ordinary optimizer takes it away again. Models that are not compiled so run Keras's own code untouched.
 """
 
+import contextlib
 import functools
 import inspect
 import weakref
 import zlib
+from collections.abc import Iterator
 
 import keras
 
-from tfdp.accounting import FitRecord, Ledger, NotPrivateEvent
-from tfdp.accounting.exposure import BOOKS, EXPOSED, expose
-from tfdp.optimizers.book import Book
-from tfdp.optimizers.past import Past
+from tfdp.accounting import FitRecord, Ledger
+from tfdp.accounting.exposure import BOOKS, expose
+from tfdp.optimizers.past_of_weights import book_of, give_book, past_of, sign, take_in_others
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
 from tfdp.optimizers.saved_ledger import Witness
 from tfdp.optimizers.training import PrivateTraining
 
-_ORDINARY = NotPrivateEvent("the model was trained with an ordinary optimizer in between")
 _ATTACHED = "_tfdp_training"  # on a model: its PrivateTraining while a private optimizer is compiled in
 _WITNESS = "_tfdp_witness"  # on a model with a private optimizer: goes into files beside it
-_BOOK = "_tfdp_book"  # on a model: the book of the private optimizer that was compiled in last
 _OWNER = "_tfdp_owner"  # on a weight: the model that trains it privately
 _STEPS = ("train_step", "test_step", "predict_step")  # on a model with a private optimizer: its PrivateTraining's
 _TRAINS = "_tfdp_model"  # on a private optimizer: the model it was compiled into last
@@ -56,44 +55,12 @@ def training_of(model: keras.Model) -> PrivateTraining | None:
 
 def ledger_of(model: keras.Model) -> Ledger:
     """Everything that the weights of this model object were trained with: over all its compilations, and through others."""
-    return _past_of(model).ledger
+    return past_of(model).ledger
 
 
 def fits_of(model: keras.Model) -> tuple[FitRecord, ...]:
     """The circumstances of the fits that wrote the model's ledger."""
-    return _past_of(model).fits
-
-
-def _past_of(model: keras.Model) -> Past:
-    return _with_others(model, model.__dict__.get(_BOOK))[0]
-
-
-def _with_others(model: keras.Model, book: Book | None) -> tuple[Past, dict[Book, int]]:
-    """The book's past and that of every other one that wrote of the model's weights; and what is included then.
-
-    The records are taken to be the same: of two data sets with nobody in common it counts too much.
-    """
-    past, included = (Past(), {}) if book is None else (book.read(), dict(book.includes))
-    others = {other: None for variable in model.variables for other in variable.__dict__.get(BOOKS, ())}
-    for other in others:
-        steps = other.steps
-        if other is book or steps <= included.get(other, 0):
-            continue
-        holds_own = book is not None and other.includes.get(book) == past.ledger.steps
-        past = other.read() if holds_own else past.and_then(other.read())
-        included |= {**other.includes, other: steps}
-    exposed = any(EXPOSED in variable.__dict__ for variable in model.variables)
-    if exposed and all(line.event != _ORDINARY for line in past.ledger):
-        past = past.with_unknown(_ORDINARY, 1)
-    return past, included
-
-
-def _take_in_others(model: keras.Model, book: Book) -> None:
-    """What other books wrote of the model's weights goes into this one: limits count it, and files carry it."""
-    past, included = _with_others(model, book)
-    if past != book.read():
-        book.adopt(past)
-    book.includes = included
+    return past_of(model).fits
 
 
 def _wrap_compile(original):
@@ -121,7 +88,7 @@ def _wrap_compile(original):
             _check_model(self, optimizer)
             bound.arguments["optimizer"] = optimizer
             bound.arguments["auto_scale_loss"] = False
-        _check_owners(self)
+            _check_owners(self)
         before = training_of(self)
         if before is not None and before.is_running:
             raise RuntimeError("compile can't be called while fit is running on this model: its limits are settled.")
@@ -132,30 +99,11 @@ def _wrap_compile(original):
             for name in _STEPS:
                 self.__dict__[name] = getattr(training, name)
             self.__dict__[_WITNESS] = Witness(optimizer.book)
-            _give_book(self, optimizer.book)
+            give_book(self, optimizer.book)
             optimizer.__dict__[_TRAINS] = weakref.ref(self)
         return result
 
     return compile
-
-
-def _give_book(model: keras.Model, book: Book) -> None:
-    """The optimizer's book goes on where the model's last one ended."""
-    before = model.__dict__.get(_BOOK)
-    if before is not None and before is not book:
-        holds_own = before.includes.get(book) == book.steps
-        book.adopt(before.read() if holds_own else before.read().and_then(book.read()))
-        book.includes |= {**before.includes, before: before.steps}
-    model.__dict__[_BOOK] = book
-    _sign(model, book)
-    _take_in_others(model, book)
-
-
-def _sign(model: keras.Model, book: Book) -> None:
-    for variable in model.trainable_variables:
-        books = variable.__dict__.setdefault(BOOKS, [])
-        if all(book is not other for other in books):
-            books.append(book)
 
 
 def _wrap_get_compile_config(original):
@@ -218,7 +166,7 @@ def _check_owners(model: keras.Model) -> None:
             raise ValueError(
                 f"The weight {variable.path!r} is trained privately by the model {owner.name!r}. Training it through "
                 f"{model.name!r} as well would not be in that model's ledger. Freeze it here ({owner.name}.trainable = "
-                f"False), or compile only one of the two models."
+                f"False), or train {owner.name!r} alone: evaluate and predict work through both."
             )
 
 
@@ -226,8 +174,8 @@ def _begin_private_training(model: keras.Model) -> None:
     book = training_of(model).optimizer.book
     for variable in model.trainable_variables:
         variable.__dict__[_OWNER] = weakref.ref(model)
-    _sign(model, book)
-    _take_in_others(model, book)
+    sign(model.trainable_variables, book)
+    take_in_others(model, book)
 
 
 def _wrap_fit(original):
@@ -238,8 +186,8 @@ def _wrap_fit(original):
         if training is None:
             if public_size is not None:
                 raise ValueError("public_size= is for private training: compile with a private optimizer first.")
-            _ordinary_training(self)
-            return original(self, *args, **kwargs)
+            with _ordinary_training(self):
+                return original(self, *args, **kwargs)
         _check_owners(self)
         if not training.is_running:  # else training.fit raises
             _begin_private_training(self)
@@ -256,8 +204,8 @@ def _wrap_train_on_batch(original):
     def train_on_batch(self, *args, **kwargs):
         if training_of(self) is not None:
             raise RuntimeError(f"train_on_batch can't know how its batch was sampled. {ONLY_FIT}")
-        _ordinary_training(self)
-        return original(self, *args, **kwargs)
+        with _ordinary_training(self):
+            return original(self, *args, **kwargs)
 
     return train_on_batch
 
@@ -285,8 +233,23 @@ def _fingerprint(model: keras.Model) -> list[int]:
     return [zlib.crc32(keras.ops.convert_to_numpy(variable).tobytes()) for variable in model.weights]
 
 
-def _ordinary_training(model: keras.Model) -> None:
-    """An ordinary training run of privately trained weights, by their own model object or through another one."""
+@contextlib.contextmanager
+def _ordinary_training(model: keras.Model) -> Iterator[None]:
+    """An ordinary training run, of weights of their own model object or through another one."""
     if getattr(model, "optimizer", None) is not None:
         _check_owners(model)
-    expose(model.trainable_variables)
+    was_built, weights = model.built, model.trainable_variables
+    _expose(model, weights)
+    try:
+        yield
+    finally:  # weights that were made on the way, and those that a callback gave a book
+        known = {id(variable) for variable in weights}
+        weights = weights if was_built else model.trainable_variables
+        _expose(model, [v for v in weights if id(v) not in known or v.__dict__.get(BOOKS)])
+
+
+def _expose(model: keras.Model, weights: list[keras.Variable]) -> None:
+    book = book_of(model)
+    if book is not None:  # it was compiled in before there were weights to sign
+        sign(weights, book)
+    expose(weights)

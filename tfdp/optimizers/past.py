@@ -80,6 +80,7 @@ class OpenLine:
     budgets: tuple[Budget, ...] = ()
     schedule: Schedule | None = None
     name: str = ""
+    trained_before: int = 0
 
     def after(self, before: Past, steps: int, scheduled: int) -> Past:
         """What was released once so many steps were taken and scheduled releases made; the rest of the plan goes into the
@@ -97,6 +98,7 @@ class OpenLine:
             planned=self._recorded(before.ledger, planned, at_end),
             schedule=self.schedule and dataclasses.replace(self.schedule, first=0),
             scheduled=scheduled,
+            trained_before=self.trained_before,
         )
         return Past(
             self._recorded(before.ledger, steps, scheduled),

@@ -1,4 +1,4 @@
-"""A line on the console while the first fit prepares, if that takes long."""
+"""Lines on the console as the first fit begins."""
 
 import contextlib
 import threading
@@ -8,7 +8,18 @@ from typing import Any
 import keras
 from keras.src.utils import io_utils
 
+from tfdp.accounting.exposure import trained_before
+
 LONG = 5.0  # seconds
+
+
+def tell_of_training_before(model: keras.Model, verbose: Any) -> None:
+    """Says that no ledger has what came before. Not with ``verbose=0``: the privacy statement says it as well."""
+    if trained_before(model.weights) and verbose not in (0, "0"):
+        io_utils.print_msg(
+            f"tfdp: the weights of {model.name!r} had ordinary training before this first private fit. The privacy statement covers "
+            "the private steps only: if that was on the same records, nothing is private. Then make the model anew."
+        )
 
 
 @contextlib.contextmanager

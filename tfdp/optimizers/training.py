@@ -13,6 +13,7 @@ import keras
 import tensorflow as tf
 
 from tfdp.accounting import Event, NotPrivateEvent
+from tfdp.accounting.exposure import trained_before
 from tfdp.data import DeclaredDataset, PoissonBatches
 from tfdp.gradients import prove
 from tfdp.gradients.draws import drawing_from
@@ -27,7 +28,7 @@ from tfdp.optimizers.fit_arguments import check_types, lots_of_fit, told_if_text
 from tfdp.optimizers.full_pass import FullPass, check_full_gradient
 from tfdp.optimizers.past import OpenLine
 from tfdp.optimizers.private_optimizer import ONLY_FIT, PrivateOptimizer
-from tfdp.optimizers.progress import told_if_long
+from tfdp.optimizers.progress import tell_of_training_before, told_if_long
 from tfdp.optimizers.proven import Proven, given_to_proof, same
 from tfdp.optimizers.replicas import Replicas, replicas_of
 from tfdp.optimizers.replicated_step import ReplicatedStep
@@ -137,6 +138,8 @@ class PrivateTraining:
         try:
             self._lots = lots
             self.run = self._planned_run(lots, arguments, validated)
+            if optimizer.book.steps == 0:
+                tell_of_training_before(model, arguments["verbose"])
             if optimizer.budget is not None:
                 self.warn_of_large_delta(optimizer.budget.delta)
             arguments |= _stream(lots, arguments["steps_per_epoch"], self._step, self._replicas)
@@ -173,6 +176,7 @@ class PrivateTraining:
             sampling=lots.sampling,
             planned=0,
             weights=sum(math.prod(v.shape) for v in self.model.trainable_variables),
+            trained_before=trained_before(self.model.weights),
             steps_per_pass=lots.steps_per_pass if declared else None,
             unchecked=lots.unchecked,
             watchers=watchers_of(_listed(arguments["callbacks"]), training_metrics_of(self.model), validated),
@@ -246,9 +250,9 @@ class PrivateTraining:
             known = {id(v) for v in self.optimizer._trainable_variables}
             if not known:
                 raise ValueError(
-                    "The optimizer knows none of the model's weights: that is how Keras loads a legacy .h5 file. Such a file has no "
-                    "ledger either, so no privacy can be claimed for what it holds. To go on, compile again with a new optimizer. Files "
-                    "made by model.save('model.keras') keep both."
+                    "The optimizer knows none of the model's weights: that is how Keras loads the optimizer of a legacy .h5 file. Load the file "
+                    "with keras.models.load_model(path, compile=False) and compile with a new optimizer: the ledger comes with the weights. "
+                    "Files made by model.save('model.keras') keep the optimizer as well."
                 )
             if {id(v) for v in model.trainable_variables} != known:
                 raise ValueError(

@@ -16,7 +16,9 @@
    post-processing. Where they stop, the number of steps was chosen by looking at releases: ``Facts.priced``.
 5. Noise without the last of its tails: delta is priced smaller by what each event says of its own
    (``tfdp.accounting.Event.missing_tails_delta``). Of an event that says nothing, nothing is proven.
-6. What a paper claims of its own algorithm, and does not follow, is repeated beside what is proven, with the reason.
+6. Weights that had ordinary training before the first private step, which is legitimate on public records: the claims are of the
+   private steps, on the caller's word that it was on other records, and say so.
+7. What a paper claims of its own algorithm, and does not follow, is repeated beside what is proven, with the reason.
 """
 
 from __future__ import annotations
@@ -53,6 +55,9 @@ def claims_of(facts: Facts, delta: float | None, settings_fixed_beforehand: bool
             "The model was not trained with a private optimizer of tfdp: no gradient was clipped, no noise was added."
         )
         return (_no_claim(facts, delta, (reason,)),)
+    if not ledger.steps and facts.trained_before:
+        reason = f"No private step was taken. {_ordinary(facts)} came before, and of that nothing is known."
+        return (_no_claim(facts, delta, (reason,)),)
     if not ledger.steps:
         return (Claim(MEMBERSHIP, ledger.relation, 0.0, delta, None, Status.PROVEN, "nothing was released"),)
     if facts.not_private:
@@ -73,6 +78,7 @@ class _Claims:
         self.tails = facts.price_of_tails(facts.priced)
         self.watched = _watched(facts)
         self.chosen, self.attested = _chosen(facts, settings_fixed_beforehand)
+        self.before = _before(facts)
         self.refusals: list[str] = []
 
     def all(self) -> tuple[Claim, ...]:
@@ -100,7 +106,7 @@ class _Claims:
             doubts = ("The central limit theorem is no bound: the true epsilon can be larger.", *doubts)
         status = Status.APPROXIMATE if doubts else Status.PROVEN
         relation = self.facts.ledger.relation
-        how, reasons = self._how(found), doubts + self.attested
+        how, reasons = self._how(found), self.before + doubts + self.attested
         return Claim(MEMBERSHIP, relation, found.epsilon, self.delta, found.mu, status, how, reasons)
 
     def _how(self, found: Report) -> str:
@@ -122,7 +128,7 @@ class _Claims:
             "delta pays for the noise's missing tails"
         )
         relation = self.facts.ledger.relation
-        return Claim(MEMBERSHIP, relation, budget.target_epsilon, budget.delta, None, status, how, doubts)
+        return Claim(MEMBERSHIP, relation, budget.target_epsilon, budget.delta, None, status, how, self.before + doubts)
 
 
 def _unproven_tails(facts: Facts, ledger: Ledger, allowed: float) -> tuple[str, ...]:
@@ -142,6 +148,21 @@ def _of_what(line: Line) -> str:
     if isinstance(line.sampling, FixedSize):
         return "lots of a fixed size"
     return f"the noise of {type(line.event).__name__} under {type(line.sampling).__name__} sampling"
+
+
+def _ordinary(facts: Facts) -> str:
+    times = facts.trained_before
+    return f"Ordinary training ({times:,} {'call' if times == 1 else 'calls'} of fit or train_on_batch)"
+
+
+def _before(facts: Facts) -> tuple[str, ...]:
+    """Rule 6."""
+    if not facts.trained_before:
+        return ()
+    return (
+        f"This covers the private steps only. {_ordinary(facts)} of these weights came before: if it was on the same records, nothing is "
+        "private.",
+    )
 
 
 _CURE = "Watch a metric of validation records, such as monitor='val_loss',"
@@ -187,7 +208,7 @@ def _filters(facts: Facts) -> list[Budget]:
 
 
 def _published(facts: Facts, delta: float | None) -> Iterator[Claim]:
-    """Rule 6: a claim about each line by itself, and the releases on its schedule; the papers know of no others. Only where what
+    """Rule 7: a claim about each line by itself, and the releases on its schedule; the papers know of no others. Only where what
     was run is what the paper claims it of."""
     ledger = facts.ledger
     for line in ledger:
@@ -205,7 +226,7 @@ def _published(facts: Facts, delta: float | None) -> Iterator[Claim]:
                 continue
         else:
             continue
-        reasons = (line.event.reason,)
+        reasons = (*_before(facts), line.event.reason)
         if ledger.steps > line.steps and not facts.on_one_schedule:
             reasons += (f"It is about {line.steps:,} of the {ledger.steps:,} steps alone.",)
         yield Claim(

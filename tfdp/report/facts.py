@@ -18,6 +18,7 @@ from tfdp.accounting import (
     NotPrivateEvent,
     PublishedEvent,
 )
+from tfdp.accounting.exposure import trained_before
 from tfdp.accounting.fit_records import on_schedule
 from tfdp.optimizers import PrivateOptimizer, hook
 
@@ -33,6 +34,7 @@ class Facts:
         delta: the one that the optimizer was given.
         private_optimizer: whether one is compiled in.
         counts_not_finite: whether the optimizer counts examples whose gradients were not finite.
+        ordinary_before: how many times the model's weights were trained in another way before private training.
     """
 
     ledger: Ledger
@@ -41,12 +43,23 @@ class Facts:
     delta: float | None = None
     private_optimizer: bool = True
     counts_not_finite: bool = False
+    ordinary_before: int = 0
 
     @property
     def size(self) -> int | None:
         """The number of records, the largest of the lines'; None if no line knows it."""
         sizes = [line.sampling.size for line in self.ledger if getattr(line.sampling, "size", None)]
         return max(sizes, default=None)
+
+    @property
+    def trained_before(self) -> int:
+        """How many times the weights were trained in another way before, by the model or by what its fits knew."""
+        return max([self.ordinary_before, *(record.trained_before for record in self.fits)])
+
+    @property
+    def nothing_is_known(self) -> bool:
+        """Whether all training that there was, if any, was not private."""
+        return not self.ledger.steps and (not self.private_optimizer or self.trained_before > 0)
 
     @property
     def weights(self) -> int:
@@ -120,7 +133,13 @@ def facts_of(model: keras.Model | PrivateOptimizer) -> Facts:
             f"privacy_statement takes a keras.Model, or a private optimizer of tfdp, not {type(model).__name__}. For planned "
             "settings use tfdp.accounting.report(Ledger.poisson(...), delta=...)."
         )
-    facts = Facts(hook.ledger_of(model), hook.fits_of(model), _count(model.weights), private_optimizer=False)
+    facts = Facts(
+        hook.ledger_of(model),
+        hook.fits_of(model),
+        _count(model.weights),
+        private_optimizer=False,
+        ordinary_before=trained_before(model.weights),
+    )
     training = hook.training_of(model)
     return facts if training is None else _with_optimizer(facts, training.optimizer)
 

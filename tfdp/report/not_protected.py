@@ -28,7 +28,7 @@ _ALWAYS = (
     Limit(
         "earlier_training",
         "Earlier training: this covers training since the private optimizer was first compiled in. Weights that had been "
-        "trained on the same records before are not in it.",
+        "trained on the same records before, or were set by hand, are not in it.",
     ),
     Limit(
         "example_independence",
@@ -55,7 +55,7 @@ _UNPROVEN = Limit("everything", "Everything: nothing is proven of this training.
 
 
 def limits_of(facts: Facts) -> tuple[Limit, ...]:
-    if facts.not_private or not (facts.ledger.steps or facts.private_optimizer):
+    if facts.not_private or facts.nothing_is_known:
         return (_UNPROVEN if facts.published else _EVERYTHING,)
     diagnostics = (_NOT_FINITE,) if facts.counts_not_finite else ()
     on_grid = all(type(line.event) is GaussianOnGridEvent for line in facts.ledger if line.steps)

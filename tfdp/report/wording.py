@@ -64,6 +64,13 @@ def _released(facts: Facts) -> list[str]:
     lines = [_line(line, (line.event, line.sampling) in between) for line in facts.ledger if line.steps]
     unchecked = dict.fromkeys(sentence for record in facts.fits for sentence in record.unchecked)
     nothing = "Nothing." if facts.private_optimizer else "The weights as they are: nothing was noised."
+    if facts.trained_before:
+        calls = _counted(facts.trained_before, "call")
+        before = (
+            f"WARNING: before the first private step the weights had ordinary training, without noise ({calls} of fit or train_on_batch): right on "
+            "public records; if it was on the same records, nothing is private."
+        )
+        lines = [before, *(lines or [nothing])]
     return (lines or [nothing]) + [f"Assumed, not checked: {sentence}" for sentence in unchecked]
 
 
@@ -178,7 +185,8 @@ def meaning(facts: Facts, claims: tuple[Claim, ...], best: Claim | None) -> str:
         curve, missing = tradeoff(facts.priced, accountant=accountant), facts.price_of_tails(facts.priced)
     else:
         curve, missing = epsilon_delta_tradeoff([(best.epsilon, best.delta)]), 0.0
-    return accusations(curve, missing)
+    found = accusations(curve, missing)
+    return f"{found} All this is of the private steps alone." if facts.trained_before else found
 
 
 def accusations(curve: Tradeoff, missing: float) -> str:
