@@ -52,6 +52,9 @@ def test_before_any_private_compile_it_is_a_condition_of_every_claim(make, tmp_p
         assert statement.best.status is Status.PROVEN
         text = " ".join(str(statement).split())
         before = "Ordinary training (3 calls of fit or train_on_batch) of these weights came before: if it was on the same records, nothing"
+        assert (
+            "(proven, of the private steps alone: ordinary training came before)." in text.split("What was released")[0]
+        )
         assert "covers the private steps only" in text and before in text
         assert "WARNING: before the first private step" in text.split("What is claimed")[0]
         assert json.loads(statement.to_json())["fits"][0]["trained_before"] == 3

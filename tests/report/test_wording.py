@@ -75,7 +75,7 @@ def test_an_epsilon_is_never_rounded_down():
         (FullBatch(60000), "each used every one of 60,000 records"),
         (
             runs.DECLARED,
-            "passes over batches of 256 of 60,000 records, each record at most once a pass; 1 pass",
+            "passes over batches of 256 of 60,000 records, each record at most once a pass (as declared, or as read from the pipeline); 1 pass",
         ),
         (FixedSize(60000, 256), "lots of exactly 256 of 60,000 records"),
     ],

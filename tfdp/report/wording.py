@@ -42,7 +42,7 @@ def text(
 ) -> str:
     blocks = [
         ["Privacy statement", "================="],
-        [to_report(claims, best)],
+        [to_report(claims, best, facts.trained_before)],
         section("What was released", _released(facts)),
         section("What is claimed", [*_basis(facts, claims, delta), *_claims(claims)]),
         section("What it means to a person", [meant]),
@@ -51,12 +51,13 @@ def text(
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
-def to_report(claims: tuple[Claim, ...], best: Claim | None) -> str:
-    """The one number that the run may be named by, or that there is none."""
+def to_report(claims: tuple[Claim, ...], best: Claim | None, trained_before: int = 0) -> str:
+    """The one number that the run may be named by, with its condition, or that there is none."""
     if best is None:
         return f"Nothing is proven: the first claim below is {str(claims[0].status).upper()}, and says why."
     at = "" if best.delta is None else f" at delta = {rounded_up(best.delta)}"
-    return f"Report this: epsilon = {rounded_up(best.epsilon, 3)}{at} (proven)."
+    of_what = ", of the private steps alone: ordinary training came before" if trained_before else ""
+    return f"Report this: epsilon = {rounded_up(best.epsilon, 3)}{at} (proven{of_what})."
 
 
 def _released(facts: Facts) -> list[str]:
@@ -117,7 +118,7 @@ def _sampling(line: Line) -> str:
         return f"lots drawn by Poisson sampling, each of {size} records{public} with probability {_percent(sampling.sampling_rate)}"
     if isinstance(sampling, Shuffled):
         return (
-            f"passes over batches of {sampling.batch_size:,} of {size} records, each record at most once a pass; "
+            f"passes over batches of {sampling.batch_size:,} of {size} records, each record at most once a pass (as declared, or as read from the pipeline); "
             f"{_counted(line.passes, 'pass', 'passes')}, one that was only begun counted whole"
         )
     if isinstance(sampling, FixedSize):
